@@ -1,0 +1,281 @@
+//! A chat request, decoded as far as the gateway needs and kept byte for byte otherwise.
+
+use std::{borrow::Cow, collections::HashSet, fmt, ops::Range};
+
+use bytes::Bytes;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+/// The body of a chat completion (OpenAI's dialect).
+///
+/// What we don't know passes through: the original bytes are kept, and [`ModelCall::to_upstream`]
+/// replaces only the members that must differ. So numbers keep their digits and unknown fields
+/// their order.
+#[derive(Debug, Clone)]
+pub struct ModelCall {
+    body: Bytes,
+    /// The bytes between the body's braces begin here.
+    open_brace: usize,
+    is_empty_object: bool,
+    model_at: Range<usize>,
+    stream_at: Option<Range<usize>>,
+    stream_options_at: Option<Range<usize>>,
+    /// The name that the caller used.
+    pub model: String,
+    pub stream: bool,
+    /// Did the caller ask for a usage chunk (`stream_options.include_usage`)?
+    pub include_usage: bool,
+    /// The names of the functions in `tools` (and the older `functions`).
+    pub tools: Vec<String>,
+    /// `max_completion_tokens`, else the older `max_tokens`.
+    pub max_tokens: Option<u64>,
+}
+
+/// Why a body is not a chat request.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    #[error("the body is not a JSON object: {0}")]
+    Json(#[source] serde_json::Error),
+    /// A second member of the same name could mean one thing to us and another upstream.
+    #[error("`{0}` appears twice in the body")]
+    Duplicate(String),
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    #[error("`{field}` must be {expected}")]
+    Invalid { field: &'static str, expected: &'static str },
+}
+
+impl BodyError {
+    /// The field at fault.
+    #[must_use]
+    pub fn param(&self) -> Option<&str> {
+        match self {
+            Self::Json(_) => None,
+            Self::Duplicate(field) => Some(field),
+            Self::Missing(field) | Self::Invalid { field, .. } => Some(field),
+        }
+    }
+}
+
+impl ModelCall {
+    /// The longest name of a model that is taken.
+    pub const MAX_MODEL_LEN: usize = 256;
+
+    /// Decodes a request's body.
+    ///
+    /// # Errors
+    /// [`BodyError`], which names the field at fault.
+    pub fn parse(body: Bytes) -> Result<Self, BodyError> {
+        let text = std::str::from_utf8(&body).map_err(|_| BodyError::Json(not_utf8()))?;
+        let Members(members) = serde_json::from_str(text).map_err(BodyError::Json)?;
+        let mut seen = HashSet::with_capacity(members.len());
+        if let Some((twice, _)) = members.iter().find(|(name, _)| !seen.insert(name.as_ref())) {
+            return Err(BodyError::Duplicate(twice.chars().take(64).collect()));
+        }
+        let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
+        let span = |value: &RawValue| span_in(text, value.get());
+
+        let model_value = get("model").ok_or(BodyError::Missing("model"))?;
+        let model: String = read(model_value, "model", "a string")?;
+        if model.is_empty() || model.len() > Self::MAX_MODEL_LEN {
+            return Err(BodyError::Invalid { field: "model", expected: "1 to 256 bytes long" });
+        }
+        let messages = get("messages").ok_or(BodyError::Missing("messages"))?;
+        if !messages.get().starts_with('[') {
+            return Err(BodyError::Invalid { field: "messages", expected: "an array" });
+        }
+        let stream_value = get("stream").filter(|value| value.get() != "null");
+        let stream = stream_value.map_or(Ok(false), |value| read(value, "stream", "a boolean"))?;
+        let options_value = get("stream_options");
+        let options: Option<StreamOptions> =
+            options_value.map_or(Ok(None), |value| read(value, "stream_options", "an object"))?;
+        let max_tokens = match optional(get("max_completion_tokens"), "max_completion_tokens")? {
+            Some(limit) => Some(limit),
+            None => optional(get("max_tokens"), "max_tokens")?,
+        };
+        let tools = tool_names(get("tools"), get("functions"))?;
+        let open_brace = text.find('{').unwrap_or(0) + 1;
+        let (model_at, stream_at, stream_options_at) =
+            (span(model_value), get("stream").map(span), options_value.map(span));
+        let is_empty_object = members.is_empty();
+
+        Ok(Self {
+            open_brace,
+            is_empty_object,
+            model_at,
+            stream_at,
+            stream_options_at,
+            model,
+            stream,
+            include_usage: options.is_some_and(|options| options.include_usage == Some(true)),
+            tools,
+            max_tokens,
+            body,
+        })
+    }
+
+    /// The original bytes.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The body to send on: the provider's name of the model, `stream` as given, and usage asked
+    /// for where the answer is streamed. Every other byte is the caller's.
+    #[must_use]
+    pub fn to_upstream(&self, model: &str, stream: bool) -> Bytes {
+        let mut edits: Vec<(Range<usize>, String)> = Vec::with_capacity(3);
+        let mut added = String::new();
+        if model != self.model {
+            edits.push((self.model_at.clone(), quoted(model)));
+        }
+        if stream != self.stream {
+            match &self.stream_at {
+                Some(at) => edits.push((at.clone(), stream.to_string())),
+                None => {
+                    added.push_str(if stream { "\"stream\":true," } else { "\"stream\":false," })
+                }
+            }
+        }
+        if stream && !self.include_usage {
+            match &self.stream_options_at {
+                Some(at) => edits.push((at.clone(), with_usage(&self.body[at.clone()]))),
+                None => added.push_str("\"stream_options\":{\"include_usage\":true},"),
+            }
+        }
+        if edits.is_empty() && added.is_empty() {
+            return self.body.clone();
+        }
+        if self.is_empty_object {
+            added.pop();
+        }
+        edits.push((self.open_brace..self.open_brace, added));
+        edits.sort_by_key(|(at, _)| at.start);
+        splice(&self.body, &edits)
+    }
+
+    /// The same call over another body, such as a redacted one.
+    ///
+    /// # Errors
+    /// As [`ModelCall::parse`].
+    pub fn with_body(&self, body: Bytes) -> Result<Self, BodyError> {
+        Self::parse(body)
+    }
+}
+
+fn splice(body: &[u8], edits: &[(Range<usize>, String)]) -> Bytes {
+    let grown: usize = edits.iter().map(|(_, text)| text.len()).sum();
+    let mut out = Vec::with_capacity(body.len() + grown);
+    let mut from = 0;
+    for (at, text) in edits {
+        out.extend_from_slice(&body[from..at.start]);
+        out.extend_from_slice(text.as_bytes());
+        from = at.end;
+    }
+    out.extend_from_slice(&body[from..]);
+    Bytes::from(out)
+}
+
+/// `stream_options` with `include_usage` set and its other members as they were.
+fn with_usage(options: &[u8]) -> String {
+    let mut merged: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(options).unwrap_or_default();
+    merged.insert("include_usage".to_owned(), true.into());
+    serde_json::Value::Object(merged).to_string()
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Where `part`, a slice of `whole`, stands in it.
+fn span_in(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+fn not_utf8() -> serde_json::Error {
+    serde::de::Error::custom("it is not UTF-8")
+}
+
+fn read<'a, T: Deserialize<'a>>(
+    value: &'a RawValue,
+    field: &'static str,
+    expected: &'static str,
+) -> Result<T, BodyError> {
+    serde_json::from_str(value.get()).map_err(|_| BodyError::Invalid { field, expected })
+}
+
+fn optional(value: Option<&RawValue>, field: &'static str) -> Result<Option<u64>, BodyError> {
+    value.map_or(Ok(None), |value| read(value, field, "a whole number of at least 0"))
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Tool<'a> {
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+fn tool_names(
+    tools: Option<&RawValue>,
+    functions: Option<&RawValue>,
+) -> Result<Vec<String>, BodyError> {
+    let expected = "an array of tools, each with a name that appears once";
+    let tools: Option<Vec<Tool<'_>>> =
+        tools.map_or(Ok(None), |value| read(value, "tools", expected))?;
+    let functions: Option<Vec<Function<'_>>> =
+        functions.map_or(Ok(None), |value| read(value, "functions", expected))?;
+    let of_tools = tools
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| tool.function.map(|function| function.name).or(tool.name));
+    let of_functions = functions.into_iter().flatten().map(|function| function.name);
+    Ok(of_tools.chain(of_functions).map(Cow::into_owned).collect())
+}
+
+/// An object's members in order, names decoded, values raw.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::with_capacity(16);
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+/// A member's name, borrowed where it has no escapes (`Cow` alone never borrows in a map).
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

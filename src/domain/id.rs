@@ -1,0 +1,85 @@
+//! Identifiers, each a type of its own.
+
+use std::{fmt, str::FromStr};
+
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new one; later ones sort after earlier ones.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            #[must_use]
+            pub const fn as_uuid(self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+uuid_id! {
+    /// One governed call, from its intent row to its terminal one. A UUIDv7 (RFC 9562 §5.7).
+    CallId
+}
+
+uuid_id! {
+    /// One native stream. A UUIDv7 with 74 random bits, so it can't be guessed; it is checked
+    /// against its owner all the same.
+    StreamId
+}
+
+/// `x-request-id`: the caller's own if it is sane, else ours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// At most this many bytes of a caller's own id are taken.
+    pub const MAX_LEN: usize = 128;
+
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7().simple().to_string())
+    }
+
+    /// `None` unless `text` is 1–128 characters of `[A-Za-z0-9._:-]`, safe in any log or header.
+    #[must_use]
+    pub fn from_caller(text: &str) -> Option<Self> {
+        let sane = !text.is_empty()
+            && text.len() <= Self::MAX_LEN
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
+        sane.then(|| Self(text.to_owned()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

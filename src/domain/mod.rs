@@ -1,0 +1,21 @@
+//! The words that every other module speaks. No input or output here.
+
+mod call;
+mod caller;
+mod capability;
+mod denial;
+mod frame;
+mod id;
+mod money;
+mod trace;
+mod usage;
+
+pub use call::{BodyError, ModelCall};
+pub use caller::{Caller, TrustLevel};
+pub use capability::{Capability, CapabilitySet, Vocabulary};
+pub use denial::{Denial, Kind};
+pub use frame::{CancelReason, Frame, FrameError};
+pub use id::{CallId, RequestId, StreamId};
+pub use money::{MicroUsd, Price};
+pub use trace::TraceContext;
+pub use usage::{Usage, UsageSource};

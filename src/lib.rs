@@ -1,0 +1,7 @@
+//! Tollgate: a gateway between agents and what they spend.
+
+pub mod config {
+    pub mod section;
+    pub use section::*;
+}
+pub mod domain;
