@@ -4,4 +4,6 @@ pub mod config {
     pub mod section;
     pub use section::*;
 }
+pub mod budget;
 pub mod domain;
+pub mod redact;

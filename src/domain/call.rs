@@ -136,7 +136,7 @@ impl ModelCall {
             match &self.stream_at {
                 Some(at) => edits.push((at.clone(), stream.to_string())),
                 None => {
-                    added.push_str(if stream { "\"stream\":true," } else { "\"stream\":false," })
+                    added.push_str(if stream { "\"stream\":true," } else { "\"stream\":false," });
                 }
             }
         }
@@ -155,14 +155,6 @@ impl ModelCall {
         edits.push((self.open_brace..self.open_brace, added));
         edits.sort_by_key(|(at, _)| at.start);
         splice(&self.body, &edits)
-    }
-
-    /// The same call over another body, such as a redacted one.
-    ///
-    /// # Errors
-    /// As [`ModelCall::parse`].
-    pub fn with_body(&self, body: Bytes) -> Result<Self, BodyError> {
-        Self::parse(body)
     }
 }
 

@@ -15,6 +15,7 @@ pub enum Kind {
     ExpiredToken,
     // 403
     CapabilityDenied,
+    UnknownTier,
     // 404
     NotFound,
     ModelNotFound,
@@ -53,6 +54,7 @@ impl Kind {
         Self::InvalidToken,
         Self::ExpiredToken,
         Self::CapabilityDenied,
+        Self::UnknownTier,
         Self::NotFound,
         Self::ModelNotFound,
         Self::StreamNotFound,
@@ -86,6 +88,7 @@ impl Kind {
             Self::InvalidToken => "invalid_token",
             Self::ExpiredToken => "expired_token",
             Self::CapabilityDenied => "capability_denied",
+            Self::UnknownTier => "unknown_tier",
             Self::NotFound => "not_found",
             Self::ModelNotFound => "model_not_found",
             Self::StreamNotFound => "stream_not_found",
@@ -115,7 +118,7 @@ impl Kind {
         match self {
             Self::InvalidRequest | Self::InvalidJson | Self::SecretInRequest => 400,
             Self::MissingToken | Self::InvalidToken | Self::ExpiredToken => 401,
-            Self::CapabilityDenied => 403,
+            Self::CapabilityDenied | Self::UnknownTier => 403,
             Self::NotFound | Self::ModelNotFound | Self::StreamNotFound | Self::StreamGone => 404,
             Self::MethodNotAllowed => 405,
             Self::RequestTimeout => 408,

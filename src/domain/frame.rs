@@ -94,6 +94,7 @@ impl From<&Denial> for FrameError {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "`delta` is the wire's name")]
 struct Delta<'a> {
     seq: u64,
     delta: &'a str,

@@ -4,6 +4,7 @@
 ///
 /// `input_tokens` includes the cached ones (OpenAI's way; Anthropic's three numbers are summed).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the unit stands in the name, as everywhere")]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,

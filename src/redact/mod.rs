@@ -1,0 +1,147 @@
+//! Secrets taken out of what leaves.
+//!
+//! What is here: keys and tokens with a fixed prefix, in requests. Their alphabets have no
+//! character that JSON escapes, so they are found and replaced in the body's own bytes, wherever
+//! in it they stand. Answers, streams and contextual rules come with the redaction issue.
+
+mod rule;
+
+use std::{collections::BTreeMap, fmt, ops::Range};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
+use aws_lc_rs::{hmac, rand};
+use bytes::Bytes;
+
+pub use rule::{RULES, Rule};
+
+use crate::{
+    config::{RedactionConfig, RequestRedaction},
+    domain::{BodyError, Denial, Kind, ModelCall},
+};
+
+/// Finds secrets and puts `[REDACTED:rule:hmac8]` in their place.
+pub struct Redactor {
+    prefixes: AhoCorasick,
+    mode: RequestRedaction,
+    /// Made at start: placeholders can be matched within a run of the gateway, never guessed.
+    key: hmac::Key,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+/// A redactor could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum RedactorError {
+    #[error("the redaction rules do not compile: {0}")]
+    Rules(#[from] BuildError),
+    #[error("no random key for the placeholders could be made")]
+    Key,
+}
+
+/// How many secrets each rule found.
+pub type Counts = BTreeMap<&'static str, u32>;
+
+/// A redacted call must still be a call.
+#[derive(Debug, thiserror::Error)]
+pub enum RedactError {
+    #[error("{}", .0.message)]
+    Blocked(Denial),
+    #[error("redaction left no valid request: {0}")]
+    Broken(#[from] BodyError),
+}
+
+impl RedactError {
+    #[must_use]
+    pub fn to_denial(&self) -> Denial {
+        match self {
+            Self::Blocked(denial) => denial.clone(),
+            Self::Broken(_) => Denial::new(
+                Kind::Internal,
+                "The request could not be redacted, so it was not sent.",
+            ),
+        }
+    }
+}
+
+struct Hit {
+    rule: &'static Rule,
+    at: Range<usize>,
+}
+
+impl Redactor {
+    /// # Errors
+    /// See [`RedactorError`].
+    pub fn new(config: &RedactionConfig) -> Result<Self, RedactorError> {
+        let prefixes = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(RULES.iter().map(|rule| rule.prefix))?;
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
+            .map_err(|_| RedactorError::Key)?;
+        Ok(Self { prefixes, mode: config.requests, key })
+    }
+
+    /// The call without its secrets. A call that has none is handed back as it was.
+    ///
+    /// # Errors
+    /// In `block` mode a request with a secret; and a call that redaction broke.
+    pub fn redact_call(&self, call: ModelCall) -> Result<(ModelCall, Counts), RedactError> {
+        let hits = self.find(call.body());
+        if hits.is_empty() {
+            return Ok((call, Counts::new()));
+        }
+        let mut counts = Counts::new();
+        for hit in &hits {
+            *counts.entry(hit.rule.name).or_default() += 1;
+        }
+        if self.mode == RequestRedaction::Block {
+            let names: Vec<_> = counts.keys().copied().collect();
+            let message =
+                format!("The request holds secrets ({}); take them out.", names.join(", "));
+            return Err(RedactError::Blocked(Denial::new(Kind::SecretInRequest, message)));
+        }
+        let redacted = self.replace(call.body(), &hits);
+        Ok((ModelCall::parse(redacted)?, counts))
+    }
+
+    fn find(&self, body: &[u8]) -> Vec<Hit> {
+        let mut hits: Vec<Hit> = Vec::new();
+        for found in self.prefixes.find_iter(body) {
+            let rule = &RULES[found.pattern().as_usize()];
+            let overlaps = hits.last().is_some_and(|last| found.start() < last.at.end);
+            let inside_a_word =
+                found.start() > 0 && body[found.start() - 1].is_ascii_alphanumeric();
+            if overlaps || inside_a_word {
+                continue;
+            }
+            let tail = body[found.end()..].iter().take_while(|byte| rule.takes(**byte)).count();
+            if tail >= rule.least {
+                let start = if rule.keeps_prefix { found.end() } else { found.start() };
+                hits.push(Hit { rule, at: start..found.end() + tail });
+            }
+        }
+        hits
+    }
+
+    fn replace(&self, body: &[u8], hits: &[Hit]) -> Bytes {
+        let mut out = Vec::with_capacity(body.len());
+        let mut from = 0;
+        for hit in hits {
+            let tag = hmac::sign(&self.key, &body[hit.at.clone()]);
+            let tag = tag.as_ref();
+            out.extend_from_slice(&body[from..hit.at.start]);
+            let placeholder = format!(
+                "[REDACTED:{}:{:02x}{:02x}{:02x}{:02x}]",
+                hit.rule.name, tag[0], tag[1], tag[2], tag[3]
+            );
+            out.extend_from_slice(placeholder.as_bytes());
+            from = hit.at.end;
+        }
+        out.extend_from_slice(&body[from..]);
+        Bytes::from(out)
+    }
+}
