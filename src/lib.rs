@@ -1,5 +1,6 @@
 //! Tollgate: a gateway between agents and what they spend.
 
+pub mod audit;
 pub mod config {
     pub mod section;
     pub use section::*;
@@ -7,3 +8,4 @@ pub mod config {
 pub mod budget;
 pub mod domain;
 pub mod redact;
+pub mod storage;

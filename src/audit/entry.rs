@@ -1,0 +1,138 @@
+//! One row of the audit trail.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::domain::{CallId, Caller, MicroUsd, StreamId, Usage, UsageSource};
+
+/// What an entry records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// A call is about to leave. Durable before anything does.
+    Intent,
+    /// Terminal: a call ended, well or badly, and its budget is settled.
+    Settle,
+    /// A call was refused. Terminal where an intent came before.
+    Denied,
+    /// Terminal: a call was given up before its end.
+    Canceled,
+    ToolCall,
+    Approval,
+    Reload,
+}
+
+impl EntryKind {
+    /// The name in the store and in what `tollgate audit` prints. Part of the contract.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Intent => "intent",
+            Self::Settle => "settle",
+            Self::Denied => "denied",
+            Self::Canceled => "canceled",
+            Self::ToolCall => "tool_call",
+            Self::Approval => "approval",
+            Self::Reload => "reload",
+        }
+    }
+
+    /// Does it end its call? A sink keeps the first terminal entry of a call and no other.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Settle | Self::Denied | Self::Canceled)
+    }
+}
+
+/// One row, as it is to be written. Never changed once it is.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// A UUIDv7. Sinks write an id once, however often it is sent.
+    pub id: Uuid,
+    /// What ties an intent to its terminal entry; `None` for denials that had no call.
+    pub call_id: Option<CallId>,
+    pub time: Timestamp,
+    pub kind: EntryKind,
+    pub request_id: String,
+    /// The operation's id as the API's description has it, such as `create_chat_completion`.
+    pub operation: &'static str,
+    /// `None` where the caller is not known, as in a 401.
+    pub caller: Option<Arc<Caller>>,
+    /// The capabilities any one of which was required, separated by spaces.
+    pub required: Option<String>,
+    /// The name that the caller used.
+    pub model: Option<String>,
+    pub provider: Option<String>,
+    /// What the provider calls the model.
+    pub provider_model: Option<String>,
+    pub stream_id: Option<StreamId>,
+    pub trace_id: Option<u128>,
+    pub client_address: Option<IpAddr>,
+    pub usage: Option<Usage>,
+    pub usage_source: Option<UsageSource>,
+    pub cost: Option<MicroUsd>,
+    /// `ok`, or the stable code of what went wrong ([`crate::domain::Kind::code`]).
+    pub outcome: Option<&'static str>,
+    /// The HTTP status sent, or that would have been.
+    pub status: Option<u16>,
+    pub finish_reason: Option<String>,
+    /// From the request's head to the end of its answer.
+    pub latency: Option<Duration>,
+    /// From the request's head to the first piece of its answer.
+    pub time_to_first: Option<Duration>,
+    /// JSON: which redaction rules matched, and how often.
+    pub redactions: Option<String>,
+    /// A sentence for a person. No secrets and no content.
+    pub detail: Option<String>,
+}
+
+impl Entry {
+    /// An entry of now, all else unset.
+    #[must_use]
+    pub fn new(kind: EntryKind, operation: &'static str, request_id: impl Into<String>) -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            call_id: None,
+            time: Timestamp::now(),
+            kind,
+            request_id: request_id.into(),
+            operation,
+            caller: None,
+            required: None,
+            model: None,
+            provider: None,
+            provider_model: None,
+            stream_id: None,
+            trace_id: None,
+            client_address: None,
+            usage: None,
+            usage_source: None,
+            cost: None,
+            outcome: None,
+            status: None,
+            finish_reason: None,
+            latency: None,
+            time_to_first: None,
+            redactions: None,
+            detail: None,
+        }
+    }
+
+    /// A later entry of the same call: what the call is stays, what came of it is unset.
+    #[must_use]
+    pub fn follow_up(&self, kind: EntryKind) -> Self {
+        Self {
+            call_id: self.call_id,
+            caller: self.caller.clone(),
+            required: self.required.clone(),
+            model: self.model.clone(),
+            provider: self.provider.clone(),
+            provider_model: self.provider_model.clone(),
+            stream_id: self.stream_id,
+            trace_id: self.trace_id,
+            client_address: self.client_address,
+            ..Self::new(kind, self.operation, self.request_id.clone())
+        }
+    }
+}

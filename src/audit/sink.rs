@@ -1,0 +1,38 @@
+//! Where entries go to stay.
+
+use std::error::Error;
+
+use async_trait::async_trait;
+
+use super::Entry;
+
+/// A store of audit entries.
+///
+/// The contract, which `tests/it/audit/contract.rs` holds every implementation to:
+/// - `append` writes all of `entries` or none; once it returns `Ok` they survive a kill -9.
+/// - An id that is already there is left as it is, so a batch may be sent again.
+/// - Of a call's terminal entries the first is kept and later ones are left out.
+/// - It may be dropped midway; what it was writing is then there in whole or not at all.
+#[async_trait]
+pub trait AuditSink: Send + Sync {
+    /// Writes a batch, in order.
+    ///
+    /// # Errors
+    /// [`SinkError`]; the batch may or may not have been written, and may be sent again.
+    async fn append(&self, entries: &[Entry]) -> Result<(), SinkError>;
+}
+
+/// The store did not take a batch.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error("the audit store can't be written: {0}")]
+    Write(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the audit store did not answer within {0} s")]
+    TimedOut(u64),
+}
+
+impl SinkError {
+    pub fn write(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::Write(Box::new(source))
+    }
+}

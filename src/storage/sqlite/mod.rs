@@ -1,0 +1,118 @@
+//! The embedded store: one SQLite file, written by one gateway and read by anyone it allows.
+
+mod append;
+mod migration;
+mod reader;
+mod row;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sqlx::{
+    ConnectOptions, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+};
+use tokio::fs;
+
+pub use append::SqliteSink;
+pub use reader::AuditReader;
+
+use crate::config::Durability;
+
+/// How long a writer waits for another process's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pages written to the log before it is copied into the database, which the commit that gets
+/// there pays for: with the default of 1,000 that is every second at 300 calls a second.
+const CHECKPOINT_PAGES: &str = "4000";
+/// What the log is cut back to after a checkpoint that could not start it over for long.
+const LOG_LIMIT_BYTES: &str = "67108864";
+
+/// The database can't be used as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    #[error(
+        "no audit database at {}: start tollgate first, or pass --config or --path", .0.display()
+    )]
+    Missing(PathBuf),
+    #[error("can't make the directory {}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("can't make the audit database {}: {source}", path.display())]
+    Create { path: PathBuf, source: io::Error },
+    #[error("can't open the audit database {}: {source}", path.display())]
+    Open { path: PathBuf, source: sqlx::Error },
+    #[error(
+        "the database {} was written by a newer tollgate (migration {version} is unknown here): \
+         use that version", path.display()
+    )]
+    Newer { path: PathBuf, version: i64 },
+    #[error(
+        "the database {} holds no audit trail: is it tollgate's? `tollgate migrate` makes one",
+        .0.display()
+    )]
+    NoAudit(PathBuf),
+    #[error("can't migrate the database {}: {source}", path.display())]
+    Migrate { path: PathBuf, source: Box<sqlx::migrate::MigrateError> },
+    #[error("can't read the audit database: {0}")]
+    Read(#[source] sqlx::Error),
+}
+
+/// Opens the database at `path` for writing; makes and migrates it as needed.
+pub async fn open(path: &Path, durability: Durability) -> Result<SqliteSink, StorageError> {
+    let mut connection = connect(path, durability).await?;
+    migration::run(path, &mut connection).await?;
+    Ok(SqliteSink::new(connection))
+}
+
+/// Makes the database at `path` if it isn't there and brings it up to date.
+///
+/// Returns how many migrations were applied.
+pub async fn migrate(path: &Path) -> Result<usize, StorageError> {
+    let mut connection = connect(path, Durability::Strict).await?;
+    migration::run(path, &mut connection).await
+}
+
+async fn connect(path: &Path, durability: Durability) -> Result<SqliteConnection, StorageError> {
+    create(path).await?;
+    let synchronous = match durability {
+        Durability::Spool => SqliteSynchronous::Normal,
+        Durability::Strict => SqliteSynchronous::Full,
+    };
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(synchronous)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("temp_store", "memory")
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        .pragma("journal_size_limit", LOG_LIMIT_BYTES)
+        .thread_name(|_| "audit-sqlite".to_owned())
+        .disable_statement_logging()
+        .connect()
+        .await
+        .map_err(|source| StorageError::Open { path: path.to_owned(), source })
+}
+
+/// Makes the file, readable by its owner alone (SQLite gives its log the same mode), and the
+/// directory it is in. What is there already stays as it is.
+async fn create(path: &Path) -> Result<(), StorageError> {
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .await
+            .map_err(|source| StorageError::Directory { path: directory.to_owned(), source })?;
+    }
+    fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .await
+        .map(drop)
+        .map_err(|source| StorageError::Create { path: path.to_owned(), source })
+}
