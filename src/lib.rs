@@ -1,6 +1,7 @@
 //! Tollgate: a gateway between agents and what they spend.
 
 pub mod audit;
+pub mod cli;
 pub mod config {
     pub mod section;
     pub use section::*;

@@ -1,0 +1,133 @@
+//! `tollgate audit tail`: the newest entries of the audit trail, and those to come.
+
+use std::{
+    io::{self, ErrorKind, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+use crate::{
+    audit::StoredEntry,
+    domain::MicroUsd,
+    storage::sqlite::{AuditReader, StorageError},
+};
+
+/// How often `--follow` looks for new entries.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What `tollgate audit tail` was asked for.
+#[derive(Debug, Clone)]
+pub struct Tail {
+    /// The SQLite file.
+    pub path: PathBuf,
+    /// How many of the newest entries to begin with.
+    pub count: u32,
+    /// Go on with new ones as they come.
+    pub follow: bool,
+    /// JSON lines instead of columns.
+    pub json: bool,
+}
+
+/// Why the entries can't be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum TailError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("can't write the output: {0}")]
+    Output(#[source] io::Error),
+}
+
+/// Prints what was asked for to `out`. With `follow` it ends when nobody reads `out` any more, or
+/// by being dropped.
+///
+/// # Errors
+/// [`TailError`]; not a reader of `out` that has gone, as `head` does.
+pub async fn tail(asked: &Tail, out: &mut (impl Write + Send)) -> Result<(), TailError> {
+    match print(asked, out).await {
+        Err(TailError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
+}
+
+async fn print(asked: &Tail, out: &mut (impl Write + Send)) -> Result<(), TailError> {
+    let mut reader = AuditReader::open(&asked.path).await?;
+    let mut last = reader.before_last(asked.count).await?;
+    if !asked.json {
+        print_heading(out).map_err(TailError::Output)?;
+    }
+    loop {
+        let entries = reader.after(last).await?;
+        print_entries(&entries, asked.json, out).map_err(TailError::Output)?;
+        last = entries.last().map_or(last, |entry| entry.seq);
+        // A full page may have more behind it.
+        if entries.len() < AuditReader::PAGE_ROWS as usize {
+            if !asked.follow {
+                return Ok(());
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+fn print_entries(entries: &[StoredEntry], json: bool, out: &mut impl Write) -> io::Result<()> {
+    for entry in entries {
+        if json {
+            serde_json::to_writer(&mut *out, entry)?;
+            out.write_all(b"\n")?;
+        } else {
+            print_line(entry, out)?;
+        }
+    }
+    out.flush()
+}
+
+fn print_heading(out: &mut impl Write) -> io::Result<()> {
+    print_columns(
+        out,
+        [
+            "TIME", "KIND", "OUTCOME", "SUBJECT", "TIER", "MODEL", "PROVIDER", "TOKENS", "COST",
+            "LATENCY", "CALL",
+        ]
+        .map(str::to_owned),
+    )
+}
+
+fn print_line(entry: &StoredEntry, out: &mut impl Write) -> io::Result<()> {
+    let text = |value: &Option<String>| value.as_deref().map_or("-".to_owned(), printable);
+    let tokens = entry
+        .input_tokens
+        .zip(entry.output_tokens)
+        .map(|(input, output)| format!("{input}+{output}"));
+    let cost =
+        entry.cost_micro_usd.map(|cost| format!("${}", MicroUsd(u64::try_from(cost).unwrap_or(0))));
+    let latency = entry.latency_micros.map(|micros| format!("{} ms", micros / 1_000));
+    let columns = [
+        format!("{:.3}", entry.time),
+        printable(&entry.kind),
+        text(&entry.outcome),
+        text(&entry.subject),
+        text(&entry.tier),
+        text(&entry.model),
+        text(&entry.provider),
+        text(&tokens),
+        text(&cost),
+        text(&latency),
+        text(&entry.call_id),
+    ];
+    print_columns(out, columns)
+}
+
+fn print_columns(out: &mut impl Write, columns: [String; 11]) -> io::Result<()> {
+    let [time, kind, outcome, subject, tier, model, provider, tokens, cost, latency, call] =
+        columns;
+    writeln!(
+        out,
+        "{time:<24}  {kind:<9}  {outcome:<18}  {subject:<16}  {tier:<8}  {model:<20}  \
+         {provider:<12}  {tokens:>11}  {cost:>10}  {latency:>9}  {call}"
+    )
+}
+
+/// Strangers name themselves, models and more: nothing of it may steer the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
