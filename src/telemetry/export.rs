@@ -35,7 +35,7 @@ const QUEUE_LIMIT: usize = 4_096;
 /// One batch's way to the collector, connecting and retrying included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Losses are logged no more often than this.
-const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The exporter's handle; [`Exporter::shutdown`] flushes it.
 #[derive(Debug)]
@@ -145,8 +145,8 @@ impl Losses {
         let now = Instant::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let due = last.at.is_none_or(|at| now.duration_since(at) >= REPORT_INTERVAL);
-        let lost = self.queue_full.load(Ordering::Relaxed) + self.refused.load(Ordering::Relaxed);
-        if due && lost > 0 {
+        let spans = self.queue_full.load(Ordering::Relaxed) + self.refused.load(Ordering::Relaxed);
+        if due && spans > 0 {
             last.at = Some(now);
             drop(last);
             self.report();

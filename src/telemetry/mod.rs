@@ -86,18 +86,9 @@ impl Telemetry {
             .transpose()
             .map_err(TelemetryError::Export)?;
         let lines = LineQueue::start(out).map_err(TelemetryError::Thread)?;
-        let dispatch = match &exporter {
-            Some(exporter) => {
-                let spans = otel_layer(exporter).with_filter(own_spans());
-                let registry = tracing_subscriber::registry().with(spans);
-                let log = log_layer(config.log_format, lines.clone(), colors);
-                Dispatch::new(registry.with(log.with_filter(filter)))
-            }
-            None => {
-                let log = log_layer(config.log_format, lines.clone(), colors);
-                Dispatch::new(tracing_subscriber::registry().with(log.with_filter(filter)))
-            }
-        };
+        let spans = exporter.as_ref().map(|exporter| otel_layer(exporter).with_filter(own_spans()));
+        let log = log_layer(config.log_format, lines.clone(), colors).with_filter(filter);
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(spans).with(log));
         Ok((Self { lines, exporter }, dispatch))
     }
 

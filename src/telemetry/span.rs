@@ -12,7 +12,7 @@ use opentelemetry::{
     trace::{SpanContext, Status, TraceContextExt, TraceState},
 };
 use opentelemetry_sdk::trace::SdkTracer;
-use tracing::{Span, dispatcher, field::Empty};
+use tracing::{Dispatch, Span, dispatcher, field::Empty};
 use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt};
 use tracing_subscriber::Registry;
 
@@ -251,7 +251,7 @@ impl Drop for CallSpan {
 
 /// Does this thread's subscriber hand spans to OpenTelemetry?
 fn exports() -> bool {
-    dispatcher::get_default(|dispatch| dispatch.is::<OtelLayer>())
+    dispatcher::get_default(Dispatch::is::<OtelLayer>)
 }
 
 /// Starts the OpenTelemetry span behind `span`. `None` if `span` is filtered out.

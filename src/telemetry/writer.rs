@@ -21,7 +21,7 @@ const QUEUE_LIMIT: usize = 8_192;
 /// What is written at once.
 const CHUNK_BYTES: usize = 65_536;
 /// Dropped lines are told of no more often than this.
-const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 enum Message {
     Line(Vec<u8>),
