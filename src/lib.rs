@@ -10,3 +10,4 @@ pub mod budget;
 pub mod domain;
 pub mod redact;
 pub mod storage;
+pub mod telemetry;

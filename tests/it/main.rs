@@ -1,1 +1,10 @@
+//! The one integration test binary.
+#![cfg(test)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test's helper fails by panicking, as a test does"
+)]
 
+mod telemetry;
