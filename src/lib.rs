@@ -5,3 +5,4 @@ pub mod config {
     pub use section::*;
 }
 pub mod domain;
+pub mod provider;
