@@ -19,7 +19,8 @@ pub struct Decoder {
     max_event_bytes: usize,
     /// The beginning of an event whose end has not come yet.
     held: BytesMut,
-    /// Where in its lines `held` ends.
+    /// Where in its lines `held` ends. While nothing is held it says nothing: a block begins with a
+    /// byte that is no line end, and before such a byte all states are alike.
     state: LineState,
     /// Nothing was yielded yet: a byte order mark may lead the next block.
     at_start: bool,
@@ -128,7 +129,6 @@ impl Decoder {
             }
             return parse(tail, may_have_bom);
         }
-        self.state = LineState::Within;
         let mut block = mem::take(&mut self.held);
         block.extend_from_slice(&tail);
         parse(block.freeze(), may_have_bom)

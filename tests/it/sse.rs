@@ -144,6 +144,19 @@ fn an_event_is_yielded_as_soon_as_its_blank_line_begins() {
 }
 
 #[test]
+fn blank_lines_beyond_an_event_are_a_block_of_their_own() {
+    for (stream, raws) in [
+        ("data: a\n\n\n\rdata: b\n\n", ["data: a\n\n", "\n\r", "data: b\n\n"]),
+        ("data: a\r\n\r\n\r\ndata: b\r\r", ["data: a\r\n\r\n", "\r\n", "data: b\r\r"]),
+    ] {
+        let (events, _) = decode([Bytes::from_static(stream.as_bytes())]);
+        let seen: Vec<_> = events.iter().map(|event| event.raw.as_ref()).collect();
+        assert_eq!(seen, raws.map(str::as_bytes));
+        assert!(!events[1].has_data);
+    }
+}
+
+#[test]
 fn an_event_over_the_bound_is_an_error_however_it_arrives() {
     let event = b"data: 0123456789\n\n";
     for step in [1, 7, event.len()] {
