@@ -8,6 +8,8 @@ pub mod config {
 }
 pub mod budget;
 pub mod domain;
+pub mod provider;
 pub mod redact;
 pub mod storage;
+pub mod stream;
 pub mod telemetry;

@@ -7,4 +7,7 @@
     reason = "a test's helper fails by panicking, as a test does"
 )]
 
+mod sse;
+mod support;
+mod support_test;
 mod telemetry;

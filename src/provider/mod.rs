@@ -1,0 +1,3 @@
+//! Upstreams: the servers that answer model calls.
+
+pub mod sse;

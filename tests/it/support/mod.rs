@@ -1,0 +1,5 @@
+//! What the tests stand on: a misbehaving upstream, a client that sees bytes.
+
+pub mod client;
+pub mod event_stream;
+pub mod upstream;
