@@ -8,6 +8,7 @@ pub mod config {
 }
 pub mod budget;
 pub mod domain;
+pub mod pipeline;
 pub mod provider;
 pub mod redact;
 pub mod storage;

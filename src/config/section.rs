@@ -527,3 +527,17 @@ pub enum LogFormat {
     Json,
     Text,
 }
+
+impl ModelConfig {
+    /// The price as integers; what is cached costs the same where nothing else is said.
+    #[must_use]
+    pub fn price(&self) -> Option<crate::domain::Price> {
+        let price = self.price?;
+        let micros = |usd: f64| (usd * 1e6).round() as u64;
+        Some(crate::domain::Price {
+            input: micros(price.input),
+            cached_input: micros(price.cached_input.unwrap_or(price.input)),
+            output: micros(price.output),
+        })
+    }
+}

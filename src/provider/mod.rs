@@ -1,3 +1,88 @@
-//! Upstreams: the servers that answer model calls.
+//! Providers: what answers a call.
+//!
+//! Whatever a provider's own dialect is, it gives back `OpenAI`'s: a whole answer, or a stream of
+//! chat completion chunks as SSE events, which the dialect of the client's route is made from.
 
+mod chunk;
+mod error;
+mod openai;
+mod registry;
+mod scripted;
 pub mod sse;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::HeaderMap;
+
+pub use chunk::{Choice, ChunkView, CompletionView, Delta, ToolCallDelta, UsageView};
+pub use error::{Phase, ProviderError};
+pub use openai::OpenAi;
+pub use registry::{Model, Registry, RegistryError, Route};
+pub use scripted::Scripted;
+
+use crate::domain::{RequestId, TraceContext};
+
+/// An upstream that answers chat completions.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// As it is called in the configuration.
+    fn name(&self) -> &str;
+
+    /// Sends a call and waits for the answer's beginning: a whole answer, or the first events of
+    /// a stream. Dropping the future or the reply stops the upstream.
+    ///
+    /// # Errors
+    /// [`ProviderError`] where there is no answer. A refusal by the provider is an answer.
+    async fn send(&self, request: ProviderRequest) -> Result<Reply, ProviderError>;
+}
+
+/// What is sent to a provider. Nothing of the caller's own credentials is in it.
+#[derive(Debug, Clone)]
+pub struct ProviderRequest {
+    /// A chat completion's body, with the provider's own name of the model.
+    pub body: Bytes,
+    pub stream: bool,
+    pub trace: TraceContext,
+    pub request_id: RequestId,
+}
+
+/// A provider's answer.
+pub enum Reply {
+    /// A whole answer, good or bad, to be passed on as it is.
+    Complete(Complete),
+    Stream(Opened),
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Complete(complete) => complete.fmt(f),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// A whole answer.
+#[derive(Debug, Clone)]
+pub struct Complete {
+    pub status: u16,
+    /// Only those that may be passed on.
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A stream whose first events have come.
+pub struct Opened {
+    pub first: Vec<sse::Event>,
+    pub rest: Box<dyn EventStream>,
+}
+
+/// The events of a stream, as many at a time as have come in.
+#[async_trait]
+pub trait EventStream: Send {
+    /// The next events, at least one; `None` at the stream's end.
+    ///
+    /// # Errors
+    /// [`ProviderError`] where the stream is cut, stalls or is no event stream. Call no more then.
+    async fn next(&mut self) -> Result<Option<Vec<sse::Event>>, ProviderError>;
+}

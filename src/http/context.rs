@@ -1,0 +1,102 @@
+//! What is known of a request, from its head on.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, OnceLock},
+};
+
+use axum::extract::{ConnectInfo, Request};
+use http::HeaderMap;
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use crate::domain::{Caller, RequestId, TraceContext};
+
+/// Made by the outermost layer for every request, and shared by all that see the request: the
+/// limits, the handlers, and the responder that writes and audits a denial.
+#[derive(Debug, Clone)]
+pub struct RequestContext(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    request_id: RequestId,
+    operation: &'static str,
+    address: Option<IpAddr>,
+    trace: TraceContext,
+    arrived: Instant,
+    caller: OnceLock<Arc<Caller>>,
+}
+
+impl RequestContext {
+    pub(super) fn new(
+        request_id: RequestId,
+        operation: &'static str,
+        address: Option<IpAddr>,
+        trace: TraceContext,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            request_id,
+            operation,
+            address,
+            trace,
+            arrived: Instant::now(),
+            caller: OnceLock::new(),
+        }))
+    }
+
+    pub(super) fn request_id(&self) -> &RequestId {
+        &self.0.request_id
+    }
+
+    pub(super) fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+
+    /// The client's address, by way of the proxies that are trusted.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.0.address
+    }
+
+    pub(super) fn trace(&self) -> TraceContext {
+        self.0.trace
+    }
+
+    pub(super) fn arrived(&self) -> Instant {
+        self.0.arrived
+    }
+
+    /// Known once the request is authenticated.
+    pub(super) fn caller(&self) -> Option<&Arc<Caller>> {
+        self.0.caller.get()
+    }
+
+    pub(super) fn set_caller(&self, caller: Arc<Caller>) {
+        // Set once a request, by the one layer that authenticates.
+        let _ = self.0.caller.set(caller);
+    }
+}
+
+/// The address of the client: the peer's, or, where the peer is a trusted proxy, the last one in
+/// `X-Forwarded-For` that is not.
+pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpAddr> {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical();
+    let is_trusted = |address: &IpAddr| trusted.iter().any(|net| net.contains(address));
+    if !is_trusted(&peer) {
+        return Some(peer);
+    }
+    // Read from the end: what stands before the first untrusted address is that one's own word.
+    let mut client = peer;
+    for hop in forwarded_for(request.headers()).rev() {
+        let Ok(address) = hop.parse::<IpAddr>() else { break };
+        client = address.to_canonical();
+        if !is_trusted(&client) {
+            break;
+        }
+    }
+    Some(client)
+}
+
+fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
+    let values = headers.get_all("x-forwarded-for").iter();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
+}

@@ -1,0 +1,156 @@
+//! A refusal or failure on its way to the client.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::json;
+
+use crate::{
+    auth::AuthError,
+    budget::Standing,
+    domain::{Denial, Kind},
+    pipeline::Refused,
+};
+
+/// Who says no: us, or the provider. So that nobody looks for a fault on the wrong side.
+pub(super) const SOURCE: HeaderName = HeaderName::from_static("x-tollgate-source");
+
+/// What went wrong, for the responder to write, audit and count.
+#[derive(Debug, Clone)]
+pub struct ApiError(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    refused: Refused,
+    /// For a 401, RFC 6750 §3.
+    challenge: Option<HeaderValue>,
+    /// What a token's fault is, finer than the public code.
+    reason: Option<&'static str>,
+}
+
+impl ApiError {
+    pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Denial::new(kind, message).into()
+    }
+
+    pub(super) fn denial(&self) -> &Denial {
+        &self.0.refused.denial
+    }
+
+    pub(super) fn refused(&self) -> &Refused {
+        &self.0.refused
+    }
+
+    pub(super) fn reason(&self) -> Option<&'static str> {
+        self.0.reason
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        Self(Arc::new(Inner { refused, challenge: None, reason: None }))
+    }
+}
+
+impl From<Denial> for ApiError {
+    fn from(denial: Denial) -> Self {
+        Refused::from(denial).into()
+    }
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        let denial = Denial::new(error.kind(), error.to_string());
+        Self(Arc::new(Inner {
+            refused: denial.into(),
+            challenge: Some(error.www_authenticate()),
+            reason: Some(error.reason()),
+        }))
+    }
+}
+
+/// A response without a body: the responder writes it in the dialect of the route.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.denial().kind.status());
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Writes the error's body and headers into its response.
+pub(super) fn render(error: &ApiError, path: &str, response: &mut Response) {
+    let denial = error.denial();
+    let (content_type, body) = if path.starts_with("/v1/") {
+        ("application/json", openai_body(denial))
+    } else {
+        ("application/problem+json", problem_body(denial))
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    headers.insert(SOURCE, HeaderValue::from_static("gateway"));
+    if let Some(challenge) = &error.0.challenge {
+        headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
+    }
+    if let Some(retry_after_ms) = denial.retry_after_ms {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_ms.div_ceil(1_000)));
+        headers.insert("retry-after-ms", HeaderValue::from(retry_after_ms));
+    }
+    if let Some(standing) = &error.refused().standing {
+        put_standing(headers, standing);
+    }
+    *response.body_mut() = Body::from(body);
+}
+
+/// `OpenAI`'s error body, which its SDKs turn into exceptions.
+fn openai_body(denial: &Denial) -> String {
+    let class = match denial.kind.status() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    let error = json!({
+        "message": denial.message, "type": class, "param": denial.param, "code": denial.kind.code(),
+    });
+    json!({ "error": error }).to_string()
+}
+
+/// RFC 9457.
+fn problem_body(denial: &Denial) -> String {
+    json!({
+        "type": "about:blank",
+        "title": denial.message,
+        "status": denial.kind.status(),
+        "code": denial.kind.code(),
+    })
+    .to_string()
+}
+
+/// `OpenAI`'s headers on how the requests bucket stands.
+pub(super) fn put_standing(headers: &mut HeaderMap, standing: &Standing) {
+    headers.insert("x-ratelimit-limit-requests", HeaderValue::from(standing.limit));
+    headers.insert("x-ratelimit-remaining-requests", HeaderValue::from(standing.remaining));
+    if let Ok(reset) = HeaderValue::try_from(duration(standing.reset_micros)) {
+        headers.insert("x-ratelimit-reset-requests", reset);
+    }
+}
+
+/// As `OpenAI` writes durations: `120ms`, `1s`, `6m0s`. Rounded up.
+fn duration(micros: u64) -> String {
+    let ms = micros.div_ceil(1_000);
+    if ms < 1_000 {
+        return format!("{ms}ms");
+    }
+    let seconds = ms.div_ceil(1_000);
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}

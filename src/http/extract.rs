@@ -1,0 +1,144 @@
+//! What handlers take from a request.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, Request},
+};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header, request::Parts};
+use http_body_util::BodyExt as _;
+
+use super::{ApiError, AppState, context::RequestContext};
+use crate::{
+    domain::{Caller, Denial, Kind, ModelCall},
+    pipeline::CallContext,
+};
+
+/// An authenticated request: its caller and how it came.
+#[derive(Debug)]
+pub struct Call {
+    pub context: CallContext,
+}
+
+impl Call {
+    pub(super) fn caller(&self) -> &Arc<Caller> {
+        &self.context.caller
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Call {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let context = parts.extensions.get::<RequestContext>();
+        let known = context.and_then(|context| Some((context, context.caller()?)));
+        // Only a route that was left out of `authenticate` gets here: it stays shut.
+        let (context, caller) = known.ok_or_else(|| {
+            ApiError::new(Kind::Internal, "This route does not know its caller: a bug.")
+        })?;
+        Ok(Self {
+            context: CallContext {
+                request_id: context.request_id().clone(),
+                operation: context.operation(),
+                caller: Arc::clone(caller),
+                address: context.address(),
+                trace: context.trace(),
+                arrived: context.arrived(),
+            },
+        })
+    }
+}
+
+/// The body of a chat completion.
+#[derive(Debug)]
+pub struct ChatBody(pub ModelCall);
+
+impl FromRequest<AppState> for ChatBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Self::Rejection> {
+        if !is_json(request.headers()) {
+            let message = "Send the body as JSON, with `content-type: application/json`.";
+            return Err(ApiError::new(Kind::UnsupportedMediaType, message));
+        }
+        let body = read_body(request, state).await?;
+        ModelCall::parse(body).map(Self).map_err(|error| {
+            let (kind, message) = match &error {
+                crate::domain::BodyError::Json(_) => (Kind::InvalidJson, error.to_string()),
+                _ => (Kind::InvalidRequest, error.to_string()),
+            };
+            let denial = Denial::new(kind, message);
+            match error.param() {
+                Some(param) => denial.with_param(param).into(),
+                None => denial.into(),
+            }
+        })
+    }
+}
+
+/// `application/json` or `application/*+json`, with or without parameters.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+/// The whole body, within its bounds of size and of time between two pieces.
+async fn read_body(request: Request, state: &AppState) -> Result<Bytes, ApiError> {
+    let limit = state.settings().body_limit_bytes;
+    let declared = request.headers().get(header::CONTENT_LENGTH);
+    let declared = declared.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|declared| declared > limit) {
+        return Err(too_large(limit));
+    }
+    let mut body = request.into_body();
+    let Some(first) = next_piece(&mut body, state).await? else { return Ok(Bytes::new()) };
+    if first.len() > limit {
+        return Err(too_large(limit));
+    }
+    // Most bodies come in one piece, which needs no copy.
+    let Some(second) = next_piece(&mut body, state).await? else { return Ok(first) };
+    let mut whole = BytesMut::with_capacity(declared.unwrap_or(first.len() + second.len()));
+    whole.extend_from_slice(&first);
+    let mut next = Some(second);
+    while let Some(piece) = next {
+        if whole.len() + piece.len() > limit {
+            return Err(too_large(limit));
+        }
+        whole.extend_from_slice(&piece);
+        next = next_piece(&mut body, state).await?;
+    }
+    Ok(whole.freeze())
+}
+
+async fn next_piece(body: &mut Body, state: &AppState) -> Result<Option<Bytes>, ApiError> {
+    loop {
+        let frame = tokio::time::timeout(state.settings().body_idle_timeout, body.frame()).await;
+        match frame {
+            Err(_) => {
+                let message = "The request's body did not come in time (body_idle_timeout_s).";
+                return Err(ApiError::new(Kind::RequestTimeout, message));
+            }
+            Ok(None) => return Ok(None),
+            Ok(Some(Err(_))) => {
+                let message = "The request's body broke off.";
+                return Err(ApiError::new(Kind::InvalidRequest, message));
+            }
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) if data.is_empty() => {}
+                Ok(data) => return Ok(Some(data)),
+                // Trailers: nothing that we read.
+                Err(_) => {}
+            },
+        }
+    }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("The body is over {limit} bytes (server.body_limit_bytes).");
+    ApiError::new(Kind::BodyTooLarge, message)
+}

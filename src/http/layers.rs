@@ -1,0 +1,242 @@
+//! What a request passes on its way in, in order, and why in that order.
+//!
+//! | layer | why there |
+//! | --- | --- |
+//! | `respond` | outermost: whatever happens further in, its answer is written, audited and traced here |
+//! | `CatchPanic` | a handler's panic is an answer like any other |
+//! | `shed` | beyond `max_in_flight` nothing is worth any work |
+//! | per address | before authentication, which costs a signature check |
+//! | `authenticate` | who calls; only on governed routes |
+//! | per caller | after it, so that nobody's burst costs another who shares the address |
+//!
+//! What needs the decoded call is no layer but a stage of the story: see [`crate::pipeline`].
+
+use std::{any::Any, net::IpAddr, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use governor::{clock::QuantaInstant, middleware::NoOpMiddleware};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_governor::{
+    GovernorError, GovernorLayer,
+    governor::{GovernorConfig, GovernorConfigBuilder},
+    key_extractor::KeyExtractor,
+};
+use tracing::Instrument as _;
+
+use super::{
+    ApiError, AppState, Settings,
+    context::{RequestContext, client_address},
+    docs, error, watch,
+};
+use crate::{
+    audit::{Entry, EntryKind},
+    domain::{Denial, Kind, RequestId, TraceContext},
+    telemetry::{ServerStart, server_span},
+};
+
+/// Makes the request's context, and its answer's headers; writes and audits what is refused.
+pub(super) async fn respond(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map(MatchedPath::as_str);
+    let path = request.uri().path().to_owned();
+    let headers = request.headers();
+    let request_id = header(headers, "x-request-id").and_then(RequestId::from_caller);
+    let request_id = request_id.unwrap_or_else(RequestId::generate);
+    let span = server_span(&ServerStart {
+        method: request.method().as_str(),
+        route,
+        path: &path,
+        scheme: "http",
+        request_id: &request_id,
+        remote: header(headers, "traceparent").and_then(TraceContext::parse),
+    });
+    let context = RequestContext::new(
+        request_id,
+        docs::operation(request.method(), route),
+        client_address(&request, &state.settings().trusted_proxies),
+        span.trace(),
+    );
+    request.extensions_mut().insert(context.clone());
+
+    let mut response = next.run(request).instrument(span.span().clone()).await;
+    let failure = response.extensions_mut().remove::<ApiError>();
+    if let Some(error) = &failure {
+        error::render(error, &path, &mut response);
+        record(&state, &context, error);
+    }
+    put_ids(&context, response.headers_mut());
+    watch::until_sent(response, span, failure.map(|error| error.denial().kind.code()))
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn put_ids(context: &RequestContext, headers: &mut HeaderMap) {
+    if let Ok(id) = HeaderValue::from_str(context.request_id().as_str()) {
+        headers.insert("x-request-id", id);
+    }
+    if let Ok(trace) = HeaderValue::try_from(context.trace().to_string()) {
+        headers.insert("traceparent", trace);
+    }
+}
+
+/// Denials are audited here, in one place; those that ended a call that was begun already are.
+fn record(state: &AppState, context: &RequestContext, error: &ApiError) {
+    let refused = error.refused();
+    let denial = error.denial();
+    let kind = denial.kind;
+    if kind.status() >= 500 {
+        tracing::warn!(code = kind.code(), "a request failed");
+    }
+    if refused.recorded || !matches!(kind.status(), 401 | 403 | 429) {
+        return;
+    }
+    tracing::info!(code = kind.code(), reason = error.reason(), "a request was denied");
+    let mut entry = Entry::new(EntryKind::Denied, context.operation(), context.request_id().as_str());
+    entry.caller = context.caller().cloned();
+    entry.required.clone_from(&refused.required);
+    entry.model.clone_from(&refused.model);
+    entry.trace_id = Some(context.trace().trace_id);
+    entry.client_address = context.address();
+    entry.outcome = Some(kind.code());
+    entry.status = Some(kind.status());
+    entry.latency = Some(context.arrived().elapsed());
+    entry.detail = Some(error.reason().map_or_else(|| denial.message.clone(), str::to_owned));
+    state.gateway().audit.denied(entry);
+}
+
+/// A panic's answer. What it said is in the log, by the panic hook, not here.
+pub(super) fn panicked(_: Box<dyn Any + Send + 'static>) -> http::Response<Body> {
+    let message = "The gateway failed; the request id finds it in the log.";
+    ApiError::new(Kind::Internal, message).into_response()
+}
+
+/// Turns requests away while as many are in flight as may be. A streamed answer is in flight
+/// until it ends.
+pub(super) async fn shed(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let Ok(permit) = Arc::clone(state.in_flight()).try_acquire_owned() else {
+        let message = "The gateway has as many requests as it can take; try again.";
+        let denial = Denial::new(Kind::Overloaded, message).with_retry_after_ms(1_000);
+        return ApiError::from(denial).into_response();
+    };
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(watch::InFlight::new(permit));
+    response
+}
+
+/// Lets in only requests with a valid token, and makes their caller known.
+pub(super) async fn authenticate(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let caller = state.authenticator().authenticate(request.headers(), false).await?;
+    if let Some(context) = request.extensions().get::<RequestContext>() {
+        context.set_caller(caller);
+    }
+    Ok(next.run(request).await)
+}
+
+/// A limit's key is the client's address. IPv6 networks are counted whole: a /64 is one customer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByAddress;
+
+impl KeyExtractor for ByAddress {
+    type Key = Option<IpAddr>;
+
+    fn extract<T>(&self, request: &http::Request<T>) -> Result<Self::Key, GovernorError> {
+        let context = request.extensions().get::<RequestContext>();
+        Ok(context.and_then(RequestContext::address).map(|address| match address {
+            IpAddr::V4(_) => address,
+            IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & (u128::MAX << 64)).into()),
+        }))
+    }
+}
+
+/// A limit's key is the caller's subject at its issuer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByCaller;
+
+impl KeyExtractor for ByCaller {
+    type Key = Option<(String, String)>;
+
+    fn extract<T>(&self, request: &http::Request<T>) -> Result<Self::Key, GovernorError> {
+        let context = request.extensions().get::<RequestContext>();
+        let caller = context.and_then(RequestContext::caller);
+        Ok(caller.map(|caller| (caller.issuer.clone(), caller.subject.clone())))
+    }
+}
+
+pub(super) type Limit<K> = GovernorLayer<K, NoOpMiddleware<QuantaInstant>, Body>;
+
+/// Requests a second for each address.
+pub(super) fn per_address(settings: &Settings, sweeper: &Sweeper) -> Limit<ByAddress> {
+    let (rate, burst) = (settings.address_requests_per_second, settings.address_burst);
+    limit(ByAddress, rate, burst, sweeper)
+}
+
+/// Requests a second for each caller.
+pub(super) fn per_caller(settings: &Settings, sweeper: &Sweeper) -> Limit<ByCaller> {
+    let (rate, burst) = (settings.caller_requests_per_second, settings.caller_burst);
+    limit(ByCaller, rate, burst, sweeper)
+}
+
+fn limit<K>(key: K, per_second: u32, burst: u32, sweeper: &Sweeper) -> Limit<K>
+where
+    K: KeyExtractor + Send + Sync + 'static,
+    K::Key: Send + Sync + 'static,
+{
+    let nanos = 1_000_000_000 / u64::from(per_second.max(1));
+    let config = GovernorConfigBuilder::default()
+        .const_period(Duration::from_nanos(nanos.max(1)))
+        .const_burst_size(burst.max(1))
+        .key_extractor(key)
+        .finish();
+    // `finish` refuses a period or burst of 0, and these are at least 1.
+    let config: Arc<GovernorConfig<K, NoOpMiddleware<QuantaInstant>>> = match config {
+        Some(config) => Arc::new(config),
+        None => unreachable!("period and burst are at least 1"),
+    };
+    let limiter = Arc::clone(config.limiter());
+    sweeper.every_minute(move || limiter.retain_recent());
+    GovernorLayer::new(config).error_handler(refuse)
+}
+
+fn refuse(error: GovernorError) -> http::Response<Body> {
+    match error {
+        GovernorError::TooManyRequests { wait_time, .. } => {
+            // The governor cuts off the fraction; whoever waits just that long would be early.
+            let retry_after_ms = (wait_time + 1) * 1_000;
+            let message = format!("Too many requests; try again in {} s.", wait_time + 1);
+            let denial = Denial::new(Kind::RateLimited, message);
+            ApiError::from(denial.with_retry_after_ms(retry_after_ms)).into_response()
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Runs what must be done now and then, until the gateway stops.
+#[derive(Debug)]
+pub struct Sweeper {
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
+}
+
+impl Sweeper {
+    pub(super) fn every_minute(&self, sweep: impl Fn() + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            let mut minute = tokio::time::interval(Duration::from_secs(60));
+            while stop.run_until_cancelled(minute.tick()).await.is_some() {
+                sweep();
+            }
+        });
+    }
+}

@@ -1,0 +1,4 @@
+//! `OpenAI`'s dialect.
+
+pub(super) mod chat;
+pub(super) mod models;

@@ -1,0 +1,98 @@
+//! Every route, on one screen.
+
+use axum::{
+    Router,
+    extract::State,
+    middleware::{from_fn_with_state, map_response},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::{HeaderValue, header};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::OpenApi as _;
+use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::{
+    ApiError, AppState, docs,
+    layers::{self, Sweeper},
+    openai::{chat, models},
+    ops, streams,
+};
+use crate::domain::Kind;
+
+/// The operations that take a token. Their paths stand at their handlers and in the `OpenAPI`
+/// document, which is made from this list; operation id = handler.
+pub fn api() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(docs::ApiDoc::openapi())
+        // POST /v1/chat/completions
+        .routes(routes!(chat::create_chat_completion))
+        // GET /v1/models, GET /v1/models/{id}
+        .routes(routes!(models::list_models))
+        .routes(routes!(models::get_model))
+        // POST /v1/streams, GET and DELETE /v1/streams/{id}
+        .routes(routes!(streams::create_stream))
+        .routes(routes!(streams::resume_stream, streams::cancel_stream))
+}
+
+/// What is served on `server.listen`.
+pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
+    let (governed, document) = api().split_for_parts();
+    let governed = governed
+        .route_layer(layers::per_caller(state.settings(), sweeper))
+        .route_layer(from_fn_with_state(state.clone(), layers::authenticate));
+    // Open to all: GET /openapi.json and /docs, and the dev issuer's keys.
+    let open = Router::new()
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
+        .layer(map_response(shield))
+        .route("/.well-known/jwks.json", get(get_jwks));
+    Router::new()
+        .merge(governed)
+        .merge(open)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(layers::per_address(state.settings(), sweeper))
+        .layer(from_fn_with_state(state.clone(), layers::shed))
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(from_fn_with_state(state.clone(), layers::respond))
+        .with_state(state)
+}
+
+/// What is served on `server.admin_listen`.
+pub fn admin_router(state: AppState) -> Router {
+    Router::new()
+        .route("/livez", get(ops::livez))
+        .route("/readyz", get(ops::readyz))
+        .with_state(state)
+}
+
+async fn get_jwks(State(state): State<AppState>) -> Result<Response, ApiError> {
+    let keys = state.jwks().ok_or_else(unknown_route)?;
+    Ok(axum::Json(keys).into_response())
+}
+
+async fn not_found() -> ApiError {
+    unknown_route()
+}
+
+fn unknown_route() -> ApiError {
+    ApiError::new(Kind::NotFound, "There is no such route; GET /openapi.json lists them all.")
+}
+
+async fn method_not_allowed() -> ApiError {
+    let message = "This route does not take this method; GET /openapi.json lists them all.";
+    ApiError::new(Kind::MethodNotAllowed, message)
+}
+
+/// The page is the gateway's own origin: nothing from elsewhere, in no frame.
+async fn shield(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+        ),
+    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,216 @@
+//! A call that was begun, and its one end.
+
+use super::{CallContext, Progress};
+use crate::{
+    audit::{Audit, Entry, EntryKind},
+    budget::Reservation,
+    domain::{CallId, CancelReason, Denial, FrameError, Kind, MicroUsd, Price, StreamId, Usage},
+    provider::Route,
+    redact::Counts,
+    stream::Conclusion,
+    telemetry::{CallSpan, ModelEnd},
+};
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Ending {
+    Completed,
+    /// The provider refused it; its answer went to the client as it was.
+    RefusedUpstream {
+        status: u16,
+    },
+    /// Refused by us after it was begun: its budget, or a secret in it.
+    Denied(Denial),
+    Failed(Denial),
+    Canceled(CancelReason),
+}
+
+impl Ending {
+    /// What the client is told, where it has not been told yet.
+    #[must_use]
+    pub fn denial(&self) -> Option<Denial> {
+        match self {
+            Self::Completed | Self::RefusedUpstream { .. } => None,
+            Self::Denied(denial) | Self::Failed(denial) => Some(denial.clone()),
+            Self::Canceled(_) => Some(Denial::new(Kind::Canceled, "The call was canceled.")),
+        }
+    }
+
+    fn outcome(&self) -> &'static str {
+        match self {
+            Self::Completed => "ok",
+            Self::RefusedUpstream { .. } => Kind::UpstreamError.code(),
+            Self::Denied(denial) | Self::Failed(denial) => denial.kind.code(),
+            Self::Canceled(_) => Kind::Canceled.code(),
+        }
+    }
+
+    const fn entry_kind(&self) -> EntryKind {
+        match self {
+            Self::Denied(_) => EntryKind::Denied,
+            Self::Canceled(_) => EntryKind::Canceled,
+            Self::Completed | Self::RefusedUpstream { .. } | Self::Failed(_) => EntryKind::Settle,
+        }
+    }
+
+    const fn status(&self) -> u16 {
+        match self {
+            Self::Completed => 200,
+            Self::RefusedUpstream { status } => *status,
+            Self::Denied(denial) | Self::Failed(denial) => denial.kind.status(),
+            Self::Canceled(_) => Kind::Canceled.status(),
+        }
+    }
+
+    fn detail(&self) -> Option<String> {
+        match self {
+            Self::Canceled(reason) => Some(reason.as_str().to_owned()),
+            Self::Denied(denial) | Self::Failed(denial) => Some(denial.message.clone()),
+            Self::Completed | Self::RefusedUpstream { .. } => None,
+        }
+    }
+}
+
+/// What a call holds between its intent and its end. It outlives the story, which may be dropped
+/// at any await.
+#[derive(Debug)]
+pub struct OpenCall {
+    pub id: CallId,
+    pub context: CallContext,
+    pub progress: Progress,
+    pub(super) reservation: Option<Reservation>,
+    pub(super) redactions: Counts,
+    price: Option<Price>,
+    intent: Entry,
+    provider: Option<String>,
+    provider_model: Option<String>,
+    span: Option<CallSpan>,
+}
+
+impl OpenCall {
+    pub(super) fn new(
+        context: CallContext,
+        model: &crate::provider::Model,
+        stream_id: Option<StreamId>,
+    ) -> Self {
+        let id = CallId::generate();
+        let mut intent =
+            Entry::new(EntryKind::Intent, context.operation, context.request_id.as_str());
+        intent.call_id = Some(id);
+        intent.caller = Some(std::sync::Arc::clone(&context.caller));
+        intent.required = Some(model.requires.to_string());
+        intent.model = Some(model.name.clone());
+        intent.stream_id = stream_id;
+        intent.trace_id = Some(context.trace.trace_id);
+        intent.client_address = context.address;
+        Self {
+            id,
+            context,
+            progress: Progress::default(),
+            reservation: None,
+            redactions: Counts::new(),
+            price: model.price,
+            intent,
+            provider: None,
+            provider_model: None,
+            span: None,
+        }
+    }
+
+    /// The row that must be durable before anything leaves.
+    pub(super) fn intent(&self) -> Entry {
+        self.intent.clone()
+    }
+
+    pub(super) fn begin_attempt(&mut self, route: &Route, span: CallSpan) {
+        self.provider = Some(route.provider.name().to_owned());
+        self.provider_model = Some(route.model.clone());
+        self.span = Some(span);
+    }
+
+    pub(super) fn end_attempt(&mut self, end: &ModelEnd<'_>) {
+        if let Some(span) = self.span.take() {
+            span.end_model(end);
+        }
+    }
+
+    fn cost(&self, usage: &Usage) -> Option<MicroUsd> {
+        self.price.map(|price| price.cost(usage))
+    }
+
+    /// The name that the caller used.
+    pub(super) fn model(&self) -> Option<&str> {
+        self.intent.model.as_deref()
+    }
+
+    /// Gives back what the budgets held. Before the client is told of the end, so that whoever has
+    /// seen the end of one call finds its slot free for the next.
+    pub(super) async fn settle(&mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            reservation.settle().await;
+        }
+    }
+
+    /// What the client is told at the end of a stream.
+    pub(super) fn conclusion(&self, ending: &Ending) -> Conclusion {
+        let usage = self.progress.usage().map(|(usage, _)| usage);
+        match ending {
+            Ending::Completed => Conclusion::Completed {
+                usage: usage.unwrap_or_default(),
+                cost: usage.and_then(|usage| self.cost(&usage)),
+            },
+            Ending::Canceled(reason) => Conclusion::Canceled(*reason),
+            Ending::RefusedUpstream { .. } => Conclusion::Failed(upstream_failed()),
+            Ending::Denied(denial) | Ending::Failed(denial) => {
+                Conclusion::Failed(FrameError::from(denial))
+            }
+        }
+    }
+
+    /// Writes the terminal row, and ends the span.
+    pub(super) async fn record(self, audit: &Audit, ending: &Ending) {
+        audit.record(self.terminal_entry(ending)).await;
+        self.end_span(ending);
+    }
+
+    fn terminal_entry(&self, ending: &Ending) -> Entry {
+        let mut entry = self.intent.follow_up(ending.entry_kind());
+        let usage = self.progress.usage();
+        entry.provider.clone_from(&self.provider);
+        entry.provider_model.clone_from(&self.provider_model);
+        entry.usage = usage.map(|(usage, _)| usage);
+        entry.usage_source = usage.map(|(_, source)| source);
+        entry.cost = usage.and_then(|(usage, _)| self.cost(&usage));
+        entry.outcome = Some(ending.outcome());
+        entry.status = Some(ending.status());
+        entry.finish_reason = self.progress.finish_reasons.values().next().cloned();
+        entry.latency = Some(self.context.arrived.elapsed());
+        entry.time_to_first = self.progress.time_to_first;
+        entry.redactions = (!self.redactions.is_empty())
+            .then(|| serde_json::to_string(&self.redactions).unwrap_or_default());
+        entry.detail = ending.detail();
+        entry
+    }
+
+    fn end_span(mut self, ending: &Ending) {
+        let Some(span) = self.span.take() else { return };
+        let reasons: Vec<&str> =
+            self.progress.finish_reasons.values().map(String::as_str).collect();
+        span.end_model(&ModelEnd {
+            response_model: self.progress.response_model.as_deref(),
+            response_id: self.progress.response_id.as_deref(),
+            finish_reasons: &reasons,
+            usage: self.progress.usage().map(|(usage, _)| usage),
+            time_to_first_chunk: self.progress.time_to_first,
+            error_type: (!matches!(ending, Ending::Completed)).then(|| ending.outcome()),
+        });
+    }
+}
+
+fn upstream_failed() -> FrameError {
+    let denial = Denial::new(
+        Kind::UpstreamError,
+        "The model's provider broke off with an error of its own.",
+    );
+    FrameError::from(&denial)
+}

@@ -1,0 +1,137 @@
+//! The story of a call, and the stages it is told in.
+//!
+//! `model_call` tells it; `stage` proves that each stage was passed; `route` finds a provider
+//! that answers; `finish` sees to it that every call that was begun ends just once, whatever
+//! happens: settle the budget, write the terminal audit row, end the span.
+
+mod finish;
+mod model_call;
+mod progress;
+mod route;
+mod stage;
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use finish::{Ending, OpenCall};
+pub use model_call::{Head, Started, start_chat, start_native};
+pub use progress::Progress;
+pub use stage::{Authorized, Redacted, authorize};
+
+use crate::{
+    audit::Audit,
+    budget::{Budgets, Standing, TierTable},
+    config::Config,
+    domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
+    provider::{Registry, RegistryError},
+    redact::{Redactor, RedactorError},
+    stream::Hub,
+};
+
+/// What calls are measured against. One is built from a whole configuration and swapped in whole;
+/// each call keeps the one that it began with.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub registry: Registry,
+    pub tiers: TierTable,
+    pub tools: ToolTable,
+    pub redactor: Redactor,
+}
+
+/// A snapshot could not be built from a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Redactor(#[from] RedactorError),
+    #[error("tools.{tool}.requires: `{capability}` is not in capabilities.vocabulary")]
+    UnknownCapability { tool: String, capability: String },
+}
+
+impl Snapshot {
+    /// # Errors
+    /// [`SnapshotError`] names the key at fault.
+    pub fn new(config: &Config, vocabulary: &Vocabulary) -> Result<Self, SnapshotError> {
+        Ok(Self {
+            registry: Registry::new(config, vocabulary)?,
+            tiers: TierTable::new(&config.tiers),
+            tools: ToolTable::new(config, vocabulary)?,
+            redactor: Redactor::new(&config.redaction)?,
+        })
+    }
+}
+
+/// What it takes to pass a tool in a request, by the tool's name. Others are the caller's own.
+#[derive(Debug, Default)]
+pub struct ToolTable(std::collections::HashMap<String, CapabilitySet>);
+
+impl ToolTable {
+    fn new(config: &Config, vocabulary: &Vocabulary) -> Result<Self, SnapshotError> {
+        let tool = |tool: &crate::config::ToolConfig| {
+            let requires = tool.requires.iter().map(|name| {
+                vocabulary.get(name).ok_or_else(|| SnapshotError::UnknownCapability {
+                    tool: tool.name.clone(),
+                    capability: name.clone(),
+                })
+            });
+            Ok((tool.name.clone(), requires.collect::<Result<CapabilitySet, _>>()?))
+        };
+        config.tools.iter().map(tool).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The capabilities any one of which admits to the tool; `None` if it is not a registered one.
+    #[must_use]
+    pub fn requires(&self, name: &str) -> Option<&CapabilitySet> {
+        self.0.get(name)
+    }
+}
+
+/// Everything that calls are made with.
+#[derive(Debug)]
+pub struct Gateway {
+    pub snapshot: ArcSwap<Snapshot>,
+    pub audit: Audit,
+    pub budgets: Budgets,
+    pub hub: Arc<Hub>,
+    /// The tasks that own upstreams. Drained at the end.
+    pub calls: TaskTracker,
+    /// Ends every call at once: the drain is over.
+    pub abort: CancellationToken,
+    pub request_timeout: Duration,
+    pub orphan_timeout: Duration,
+}
+
+/// Who calls, and how the call came.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    pub request_id: RequestId,
+    /// The operation's id in the `OpenAPI` document.
+    pub operation: &'static str,
+    pub caller: Arc<Caller>,
+    pub address: Option<IpAddr>,
+    /// The server span's place in the caller's trace.
+    pub trace: TraceContext,
+    pub arrived: Instant,
+}
+
+/// A call that was refused before or after it was begun.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    pub denial: Denial,
+    /// The capabilities any one of which was required, for a 403's audit row.
+    pub required: Option<String>,
+    pub model: Option<String>,
+    /// Is it in the audit trail already, as the end of a call that was begun?
+    pub recorded: bool,
+    pub standing: Option<Standing>,
+}
+
+impl From<Denial> for Refused {
+    fn from(denial: Denial) -> Self {
+        Self { denial, required: None, model: None, recorded: false, standing: None }
+    }
+}

@@ -1,0 +1,293 @@
+//! A model call, from its authorization to its end.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
+
+use super::{Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot, route, stage};
+use crate::{
+    budget::{Bucket, Standing},
+    domain::{Denial, Kind, ModelCall},
+    provider::{ChunkView, Complete, EventStream, Reply, sse::Event},
+    stream::{
+        HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
+    },
+};
+
+/// Batches of a stream that may wait for a client that reads slowly.
+const BATCHES_IN_FLIGHT: usize = 8;
+
+/// A call's answer, as far as it decides the response's head.
+#[derive(Debug)]
+pub enum Head {
+    /// The stream has begun.
+    Stream,
+    /// A whole answer, the provider's own: good, or its refusal.
+    Complete(Complete),
+    Refused(Box<Refused>),
+}
+
+/// A call under way: what its head will be, and how its requests bucket stands.
+#[derive(Debug)]
+pub struct Started {
+    pub head: oneshot::Receiver<(Head, Option<Standing>)>,
+}
+
+/// Everything the task needs that the story must not lose when it is dropped.
+struct Telling {
+    gateway: Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    stream: bool,
+    head: Option<oneshot::Sender<(Head, Option<Standing>)>>,
+    standing: Option<Standing>,
+    outlet: Option<Outlet>,
+    /// A whole answer, sent once the call is settled.
+    answer: Option<Complete>,
+}
+
+/// Begins a chat completion. The receiver is the response's body, or is held while a whole answer
+/// is waited for: dropping it cancels the call.
+pub fn start_chat(
+    gateway: &Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    context: CallContext,
+    authorized: Authorized<ModelCall>,
+) -> (Started, mpsc::Receiver<Bytes>) {
+    let (sender, receiver) = mpsc::channel(BATCHES_IN_FLIGHT);
+    let lifeline = Lifeline::Connection(sender.clone());
+    let call = authorized.call();
+    let stream = call.stream;
+    let outlet =
+        stream.then(|| Outlet::Passthrough(PassthroughWriter::new(sender, call.include_usage)));
+    let open = OpenCall::new(context, authorized.model(), None);
+    (spawn(gateway, snapshot, authorized, open, lifeline, outlet, stream), receiver)
+}
+
+/// Begins a native stream.
+///
+/// # Errors
+/// [`HubFull`]: as many streams are live as may be.
+pub fn start_native(
+    gateway: &Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    context: CallContext,
+    authorized: Authorized<ModelCall>,
+) -> Result<(Started, Arc<NativeStream>, Option<Reader>), HubFull> {
+    let stream = gateway.hub.open(Owner::from(&*context.caller))?;
+    // Read from the start on, so that the stream is not an orphan before its first frame.
+    let reader = stream.read_after(0).ok();
+    let model = authorized.model().name.clone();
+    let writer = NativeWriter::new(Arc::clone(&gateway.hub), Arc::clone(&stream), model);
+    let orphan_timeout = gateway.orphan_timeout;
+    let lifeline = Lifeline::Stream { stream: Arc::clone(&stream), orphan_timeout };
+    let open = OpenCall::new(context, authorized.model(), Some(stream.id()));
+    let outlet = Some(Outlet::Native(writer));
+    let started = spawn(gateway, snapshot, authorized, open, lifeline, outlet, true);
+    Ok((started, stream, reader))
+}
+
+fn spawn(
+    gateway: &Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    authorized: Authorized<ModelCall>,
+    open: OpenCall,
+    lifeline: Lifeline,
+    outlet: Option<Outlet>,
+    stream: bool,
+) -> Started {
+    let (head, receiver) = oneshot::channel();
+    let gateway = Arc::clone(gateway);
+    let tasks = gateway.calls.clone();
+    let telling = Telling {
+        gateway,
+        snapshot,
+        stream,
+        head: Some(head),
+        standing: None,
+        outlet,
+        answer: None,
+    };
+    tasks.spawn(telling.run(open, authorized, lifeline).in_current_span());
+    Started { head: receiver }
+}
+
+impl Telling {
+    /// Tells the story, unless something cuts it short, and ends the call either way.
+    async fn run(
+        mut self,
+        mut open: OpenCall,
+        authorized: Authorized<ModelCall>,
+        lifeline: Lifeline,
+    ) {
+        let gateway = Arc::clone(&self.gateway);
+        let ending = tokio::select! {
+            biased;
+            reason = lifeline.cut() => Ending::Canceled(reason),
+            () = gateway.abort.cancelled() => Ending::Failed(shutting_down()),
+            () = tokio::time::sleep(gateway.request_timeout) => Ending::Failed(too_long()),
+            told = AssertUnwindSafe(self.story(&mut open, authorized)).catch_unwind() => {
+                told.unwrap_or_else(|_| Ok(Ending::Failed(panicked()))).unwrap_or_else(|ending| ending)
+            }
+        };
+        drop(lifeline);
+        open.settle().await;
+        let conclusion = open.conclusion(&ending);
+        let answer = self.answer.take().map(Head::Complete).or_else(|| {
+            let refused = Refused {
+                recorded: true,
+                standing: self.standing,
+                model: open.model().map(str::to_owned),
+                ..ending.denial()?.into()
+            };
+            Some(Head::Refused(Box::new(refused)))
+        });
+        let told = async {
+            if let Some(head) = answer.filter(|_| self.head.is_some()) {
+                self.send_head(head);
+            } else if let Some(outlet) = self.outlet.take() {
+                outlet.conclude(&conclusion).await;
+            }
+        };
+        tokio::join!(told, open.record(&gateway.audit, &ending));
+    }
+
+    /// The story of a call. Each step stands on the one before it.
+    async fn story(
+        &mut self,
+        open: &mut OpenCall,
+        authorized: Authorized<ModelCall>,
+    ) -> Result<Ending, Ending> {
+        let buckets = self.buckets(open, &authorized)?;
+        self.write_intent(open).await?;
+        self.reserve(open, &buckets).await?;
+        let redacted = stage::redact(&self.snapshot, authorized)
+            .map_err(|error| Ending::Denied(error.to_denial()))?;
+        open.redactions.clone_from(redacted.counts());
+        let reply = route::send(&redacted, open, self.stream)
+            .await
+            .map_err(|error| Ending::Failed(error.to_denial()))?;
+        match reply {
+            Reply::Complete(complete) => Ok(self.keep(open, complete)),
+            Reply::Stream(opened) => {
+                self.send_head(Head::Stream);
+                self.pump(open, opened.first, opened.rest).await
+            }
+        }
+    }
+
+    fn buckets(
+        &self,
+        open: &OpenCall,
+        call: &Authorized<ModelCall>,
+    ) -> Result<Vec<Bucket>, Ending> {
+        let buckets = self.snapshot.tiers.buckets(&open.context.caller, &call.model().name);
+        buckets.map_err(Ending::Denied)
+    }
+
+    async fn write_intent(&self, open: &OpenCall) -> Result<(), Ending> {
+        self.gateway.audit.intent(open.intent()).await.map_err(|error| {
+            tracing::error!(%error, "a call was refused: its intent could not be recorded");
+            let message = "The audit trail cannot be written, so nothing is sent; try again.";
+            Ending::Failed(Denial::new(Kind::AuditUnavailable, message).with_retry_after_ms(1_000))
+        })
+    }
+
+    async fn reserve(&mut self, open: &mut OpenCall, buckets: &[Bucket]) -> Result<(), Ending> {
+        match self.gateway.budgets.reserve(open.id, buckets).await {
+            Ok(reservation) => {
+                self.standing = reservation.grant().requests;
+                open.reservation = Some(reservation);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.standing = refusal.standing();
+                Err(Ending::Denied(refusal.to_denial()))
+            }
+        }
+    }
+
+    /// Keeps a whole answer until the call is settled.
+    fn keep(&mut self, open: &mut OpenCall, complete: Complete) -> Ending {
+        open.progress.note_complete(&complete);
+        let status = complete.status;
+        self.answer = Some(complete);
+        if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } }
+    }
+
+    fn send_head(&mut self, head: Head) {
+        if let Some(sender) = self.head.take() {
+            // The handler is gone if the client is; the lifeline says so.
+            let _ = sender.send((head, self.standing));
+        }
+    }
+
+    /// Carries events from the provider to the client until the stream's end.
+    async fn pump(
+        &mut self,
+        open: &mut OpenCall,
+        first: Vec<Event>,
+        mut rest: Box<dyn EventStream>,
+    ) -> Result<Ending, Ending> {
+        let mut batch = first;
+        loop {
+            self.carry(open, &batch).await?;
+            if open.progress.failed {
+                return Ok(Ending::RefusedUpstream { status: Kind::UpstreamError.status() });
+            }
+            if open.progress.done {
+                return Ok(Ending::Completed);
+            }
+            batch = match rest.next().await {
+                Ok(Some(batch)) => batch,
+                Ok(None) if open.progress.is_complete() => return Ok(Ending::Completed),
+                Ok(None) => return Err(Ending::Failed(cut_short())),
+                Err(error) => {
+                    tracing::warn!(%error, "a stream broke off");
+                    return Err(Ending::Failed(error.to_denial()));
+                }
+            };
+        }
+    }
+
+    async fn carry(&mut self, open: &mut OpenCall, batch: &[Event]) -> Result<(), Ending> {
+        let Some(outlet) = &mut self.outlet else { return Ok(()) };
+        for event in batch {
+            if event.data.as_ref() == b"[DONE]" {
+                open.progress.done = true;
+                break;
+            }
+            let view = ChunkView::parse(&event.data).map_err(|error| {
+                tracing::warn!(%error, "a chunk is not understood");
+                Ending::Failed(Denial::new(
+                    Kind::UpstreamInvalid,
+                    "The model's provider sent a chunk that is not understood.",
+                ))
+            })?;
+            open.progress.note(&view);
+            outlet.push(event, &view);
+        }
+        let gone = |_| Ending::Canceled(crate::domain::CancelReason::HungUp);
+        outlet.flush().await.map_err(gone)
+    }
+}
+
+fn shutting_down() -> Denial {
+    Denial::new(Kind::ShuttingDown, "The gateway is shutting down; try again.")
+        .with_retry_after_ms(1_000)
+}
+
+fn too_long() -> Denial {
+    Denial::new(Kind::RequestTimeout, "The call took longer than request_timeout_s.")
+}
+
+fn panicked() -> Denial {
+    tracing::error!("the story of a call panicked: a bug");
+    Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
+}
+
+fn cut_short() -> Denial {
+    Denial::new(Kind::UpstreamLost, "The model's provider broke off before the answer's end.")
+}

@@ -1,0 +1,185 @@
+//! What the gateway reads of a chat completion and of its chunks, borrowed from their bytes.
+//!
+//! Fields that we don't read are skipped, not checked: they pass through as they came.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::domain::Usage;
+
+/// A `chat.completion.chunk`.
+#[derive(Debug, Default, Deserialize)]
+pub struct ChunkView<'a> {
+    #[serde(borrow, default)]
+    pub id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub model: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub created: Option<i64>,
+    #[serde(borrow, default)]
+    pub choices: Option<Vec<Choice<'a>>>,
+    /// Kept raw: where it stands is needed to take it out again. `null` is `Some` here.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub error: Option<&'a RawValue>,
+}
+
+/// One of `choices`.
+#[derive(Debug, Deserialize)]
+pub struct Choice<'a> {
+    #[serde(default)]
+    pub index: u64,
+    #[serde(borrow, default)]
+    pub delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    pub finish_reason: Option<Cow<'a, str>>,
+}
+
+/// `choices[].delta`.
+#[derive(Debug, Default, Deserialize)]
+pub struct Delta<'a> {
+    #[serde(borrow, default)]
+    pub content: Option<Cow<'a, str>>,
+    /// Groq, OpenRouter, vLLM.
+    #[serde(borrow, default)]
+    pub reasoning: Option<Cow<'a, str>>,
+    /// DeepSeek, older vLLM.
+    #[serde(borrow, default)]
+    pub reasoning_content: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub refusal: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub tool_calls: Option<Vec<ToolCallDelta<'a>>>,
+}
+
+/// `choices[].delta.tool_calls[]`.
+#[derive(Debug, Deserialize)]
+pub struct ToolCallDelta<'a> {
+    #[serde(default)]
+    pub index: u64,
+    #[serde(borrow, default)]
+    pub id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub function: Option<FunctionDelta<'a>>,
+}
+
+/// `choices[].delta.tool_calls[].function`.
+#[derive(Debug, Default, Deserialize)]
+pub struct FunctionDelta<'a> {
+    #[serde(borrow, default)]
+    pub name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub arguments: Option<Cow<'a, str>>,
+}
+
+/// A whole `chat.completion`, as far as it is read.
+#[derive(Debug, Default, Deserialize)]
+pub struct CompletionView<'a> {
+    #[serde(borrow, default)]
+    pub id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub model: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub choices: Option<Vec<CompletionChoice<'a>>>,
+    #[serde(default)]
+    pub usage: Option<UsageView>,
+}
+
+/// One of a whole completion's `choices`.
+#[derive(Debug, Deserialize)]
+pub struct CompletionChoice<'a> {
+    #[serde(borrow, default)]
+    pub finish_reason: Option<Cow<'a, str>>,
+}
+
+/// `usage`.
+#[derive(Debug, Default, Deserialize)]
+pub struct UsageView {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default)]
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct CompletionDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<UsageView> for Usage {
+    fn from(view: UsageView) -> Self {
+        let cached = view.prompt_tokens_details.and_then(|details| details.cached_tokens);
+        let reasoning = view.completion_tokens_details.and_then(|details| details.reasoning_tokens);
+        Self {
+            input_tokens: view.prompt_tokens.unwrap_or(0),
+            output_tokens: view.completion_tokens.unwrap_or(0),
+            cached_input_tokens: cached.unwrap_or(0),
+            reasoning_tokens: reasoning.unwrap_or(0),
+        }
+    }
+}
+
+impl<'a> ChunkView<'a> {
+    /// # Errors
+    /// Where the data is no JSON object, or a field that we read has another type than it must.
+    pub fn parse(data: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(data)
+    }
+
+    /// The choices, none where there is no such field.
+    #[must_use]
+    pub fn choices(&self) -> &[Choice<'a>] {
+        self.choices.as_deref().unwrap_or_default()
+    }
+
+    /// The usage, if it is there and not null.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        let view: Option<UsageView> = serde_json::from_str(self.usage?.get()).ok()?;
+        view.map(Usage::from)
+    }
+
+    /// Is there an `error` that is not null?
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.error.is_some_and(|error| error.get() != "null")
+    }
+}
+
+impl Delta<'_> {
+    /// The bytes of everything that the model wrote here.
+    #[must_use]
+    pub fn written_bytes(&self) -> usize {
+        let texts = [&self.content, &self.reasoning, &self.reasoning_content, &self.refusal];
+        let text: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
+        let functions = self.tool_calls.iter().flatten().filter_map(|call| call.function.as_ref());
+        let calls: usize = functions
+            .map(|function| {
+                function.name.as_ref().map_or(0, |name| name.len())
+                    + function.arguments.as_ref().map_or(0, |text| text.len())
+            })
+            .sum();
+        text + calls
+    }
+}
+
+/// `Some` for a field that is there, even if it is null.
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}

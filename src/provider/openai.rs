@@ -1,0 +1,365 @@
+//! Any server that speaks `OpenAI`'s chat completions over HTTP.
+
+use std::{pin::Pin, time::Duration};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+};
+use reqwest::{Client, Response, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::{Instant, Sleep};
+
+use super::{
+    Complete, EventStream, Opened, Phase, Provider, ProviderError, ProviderRequest, Reply,
+    sse::{Decoder, Event},
+};
+use crate::config::ProviderConfig;
+
+/// A whole answer may be no larger.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// One event of a stream may be no larger.
+const MAX_EVENT_BYTES: usize = 1 << 20;
+/// How much of what has come in is handed on at once.
+const MAX_BATCH_BYTES: usize = 32 << 10;
+
+/// Headers of a provider's answer that are passed on to the client.
+const PASSED_ON: [HeaderName; 4] = [
+    CONTENT_TYPE,
+    RETRY_AFTER,
+    HeaderName::from_static("retry-after-ms"),
+    HeaderName::from_static("x-should-retry"),
+];
+
+/// One `OpenAI`-compatible upstream and its pool of connections.
+pub struct OpenAi {
+    name: String,
+    url: reqwest::Url,
+    key: Option<Key>,
+    client: Client,
+    first_token_timeout: Duration,
+    idle_timeout: Duration,
+}
+
+struct Key {
+    secret: SecretString,
+    /// `Bearer <key>`, marked sensitive.
+    header: HeaderValue,
+}
+
+impl std::fmt::Debug for OpenAi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenAi").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl OpenAi {
+    /// # Errors
+    /// A sentence on what is wrong with the configuration; the key is never in it.
+    pub fn new(config: &ProviderConfig) -> Result<Self, String> {
+        let base = config.base_url.as_deref().ok_or("base_url is missing")?;
+        let url = format!("{}/chat/completions", base.trim_end_matches('/'));
+        let url = reqwest::Url::parse(&url).map_err(|error| format!("base_url: {error}"))?;
+        let key = config.api_key.clone().map(Key::new).transpose()?;
+        let client = Client::builder()
+            .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
+            .redirect(redirect::Policy::none())
+            .pool_idle_timeout(Duration::from_secs(60))
+            .tcp_nodelay(true)
+            .build()
+            .map_err(|error| format!("the HTTP client cannot be built: {error}"))?;
+        Ok(Self {
+            name: config.name.clone(),
+            url,
+            key,
+            client,
+            first_token_timeout: Duration::from_millis(config.first_token_timeout_ms),
+            idle_timeout: Duration::from_millis(config.idle_timeout_ms),
+        })
+    }
+
+    async fn post(&self, request: &ProviderRequest) -> Result<Response, ProviderError> {
+        let accept = if request.stream { "text/event-stream" } else { "application/json" };
+        let mut post = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, accept)
+            .header("traceparent", request.trace.to_string())
+            .header("x-request-id", request.request_id.as_str())
+            .body(request.body.clone());
+        if let Some(key) = &self.key {
+            post = post.header(AUTHORIZATION, key.header.clone());
+        }
+        post.send().await.map_err(|error| self.error(&error))
+    }
+
+    fn error(&self, error: &reqwest::Error) -> ProviderError {
+        let (provider, cause) = (self.name.clone(), causes(error));
+        if error.is_connect() {
+            ProviderError::Connect { provider, cause }
+        } else {
+            ProviderError::Lost { provider, cause }
+        }
+    }
+
+    fn timeout(&self, phase: Phase) -> ProviderError {
+        let limit = match phase {
+            Phase::FirstToken => self.first_token_timeout,
+            Phase::Idle => self.idle_timeout,
+        };
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        ProviderError::Timeout { provider: self.name.clone(), phase, limit_ms }
+    }
+
+    fn invalid(&self, cause: impl Into<String>) -> ProviderError {
+        ProviderError::Invalid { provider: self.name.clone(), cause: cause.into() }
+    }
+
+    /// Head and first events of a stream, or a whole answer.
+    async fn begin(&self, request: &ProviderRequest) -> Result<Reply, ProviderError> {
+        let response = self.post(request).await?;
+        let status = response.status();
+        if status.is_redirection() || status.is_informational() {
+            return Err(self.invalid(format!("it answered {status}")));
+        }
+        if !request.stream || !status.is_success() {
+            return self.complete(response).await.map(Reply::Complete);
+        }
+        if !is_event_stream(response.headers()) {
+            return Err(self.invalid("a stream was asked for, and the answer is none"));
+        }
+        let mut rest = HttpEvents::new(self, response);
+        match rest.next().await? {
+            Some(first) => Ok(Reply::Stream(Opened { first, rest: Box::new(rest) })),
+            None => Err(self.invalid("the stream ended before its first event")),
+        }
+    }
+
+    async fn complete(&self, mut response: Response) -> Result<Complete, ProviderError> {
+        let status = response.status();
+        let mut headers = HeaderMap::with_capacity(PASSED_ON.len());
+        for name in PASSED_ON {
+            if let Some(value) = response.headers().get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.error(&error))? {
+            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+                return Err(self.invalid(format!("the answer is over {MAX_ANSWER_BYTES} bytes")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let mut body = body.freeze();
+        if status.is_success() && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
+            return Err(self.invalid("the answer is no JSON"));
+        }
+        if !status.is_success()
+            && let Some(key) = &self.key
+        {
+            body = key.hide_in(body, status);
+        }
+        Ok(Complete { status: status.as_u16(), headers, body })
+    }
+}
+
+#[async_trait]
+impl Provider for OpenAi {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn send(&self, request: ProviderRequest) -> Result<Reply, ProviderError> {
+        match tokio::time::timeout(self.first_token_timeout, self.begin(&request)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(self.timeout(Phase::FirstToken)),
+        }
+    }
+}
+
+impl Key {
+    fn new(secret: SecretString) -> Result<Self, String> {
+        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.expose_secret()))
+            .map_err(|_| "api_key has characters that no header can carry")?;
+        header.set_sensitive(true);
+        Ok(Self { secret, header })
+    }
+
+    /// Takes our key out of a refusal. Providers like to quote it back: whole, or (where it is
+    /// wrong) with stars in its middle, of which even the visible ends are nobody's business.
+    fn hide_in(&self, body: Bytes, status: StatusCode) -> Bytes {
+        let key = self.secret.expose_secret();
+        let Ok(text) = std::str::from_utf8(&body) else { return body };
+        let masked = |word: &&str| word.contains("***") && word.len() > 6;
+        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "*_-.".contains(c);
+        let masked_words: Vec<&str> =
+            if refused { text.split(|c| !is_word(c)).filter(masked).collect() } else { Vec::new() };
+        if masked_words.is_empty() && (key.is_empty() || !text.contains(key)) {
+            return body;
+        }
+        let mut hidden = if key.is_empty() {
+            text.to_owned()
+        } else {
+            text.replace(key, "[REDACTED:provider-key]")
+        };
+        for word in masked_words {
+            hidden = hidden.replace(word, "[REDACTED:provider-key]");
+        }
+        Bytes::from(hidden)
+    }
+}
+
+/// The events of one answer.
+struct HttpEvents {
+    provider: String,
+    response: Response,
+    decoder: Decoder,
+    idle_timeout: Duration,
+    /// Rearmed only when it fires: moving a timer for each event would cost more than the event.
+    idle: Pin<Box<Sleep>>,
+    last_read: Instant,
+    /// What ended the stream after events that are yet to be handed on.
+    ended: Option<Result<(), ProviderError>>,
+}
+
+impl HttpEvents {
+    fn new(provider: &OpenAi, response: Response) -> Self {
+        Self {
+            provider: provider.name.clone(),
+            response,
+            decoder: Decoder::new(MAX_EVENT_BYTES),
+            idle_timeout: provider.idle_timeout,
+            idle: Box::pin(tokio::time::sleep(provider.idle_timeout)),
+            last_read: Instant::now(),
+            ended: None,
+        }
+    }
+
+    /// The next bytes, waited for no longer than the idle timeout.
+    async fn read(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        loop {
+            tokio::select! {
+                biased;
+                chunk = self.response.chunk() => {
+                    self.last_read = Instant::now();
+                    return chunk.map_err(|error| self.lost(&error));
+                }
+                () = self.idle.as_mut() => {
+                    let due = self.last_read + self.idle_timeout;
+                    if due <= Instant::now() {
+                        let limit_ms = u64::try_from(self.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+                        let provider = self.provider.clone();
+                        return Err(ProviderError::Timeout { provider, phase: Phase::Idle, limit_ms });
+                    }
+                    self.idle.as_mut().reset(due);
+                }
+            }
+        }
+    }
+
+    fn lost(&self, error: &reqwest::Error) -> ProviderError {
+        ProviderError::Lost { provider: self.provider.clone(), cause: causes(error) }
+    }
+
+    /// The stream's end: clean only if no event is half there. A last `[DONE]` without its blank
+    /// line is let pass: some servers end so, and nothing of the answer is missing.
+    fn end(&self) -> Result<(), ProviderError> {
+        let rest = self.decoder.partial().trim_ascii();
+        if !rest.is_empty() && rest != b"data: [DONE]" && rest != b"data:[DONE]" {
+            let cause = "it ended in the middle of an event".to_owned();
+            return Err(ProviderError::Lost { provider: self.provider.clone(), cause });
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, chunk: Bytes, events: &mut Vec<Event>) -> Result<(), ProviderError> {
+        self.decoder.feed(chunk, events).map_err(|error| ProviderError::Invalid {
+            provider: self.provider.clone(),
+            cause: error.to_string(),
+        })
+    }
+
+    /// Adds whatever else has come in already. The connection's task is let run before each look:
+    /// it hands over one piece at a time. Writing out at once what one read brought in is what
+    /// makes the difference between a write for each event and one for many.
+    async fn gather(&mut self, mut size: usize, events: &mut Vec<Event>) {
+        while size < MAX_BATCH_BYTES && self.ended.is_none() {
+            let_others_run().await;
+            match self.response.chunk().now_or_never() {
+                None => return,
+                Some(Ok(Some(chunk))) => {
+                    size += chunk.len();
+                    self.ended = self.feed(chunk, events).err().map(Err);
+                }
+                Some(Ok(None)) => self.ended = Some(self.end()),
+                Some(Err(error)) => self.ended = Some(Err(self.lost(&error))),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl EventStream for HttpEvents {
+    async fn next(&mut self) -> Result<Option<Vec<Event>>, ProviderError> {
+        let mut events = Vec::with_capacity(4);
+        loop {
+            if let Some(ended) = self.ended.take() {
+                return ended.map(|()| None);
+            }
+            let Some(chunk) = self.read().await? else {
+                return self.end().map(|()| None);
+            };
+            let size = chunk.len();
+            if let Err(error) = self.feed(chunk, &mut events) {
+                self.ended = Some(Err(error));
+            }
+            self.gather(size, &mut events).await;
+            self.last_read = Instant::now();
+            events.retain(|event| event.has_data);
+            if !events.is_empty() {
+                return Ok(Some(events));
+            }
+        }
+    }
+}
+
+/// Puts this task at the back of its worker's queue, once. Unlike `yield_now` it does not go by
+/// way of the I/O driver.
+async fn let_others_run() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if yielded {
+            return std::task::Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| value.trim_start().starts_with("text/event-stream"))
+}
+
+/// An error and what caused it, for the log. `reqwest` puts the URL in its own text; it holds no
+/// credentials (validation sees to it), but is left out all the same.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    if text.is_empty() { "the connection failed".to_owned() } else { text }
+}

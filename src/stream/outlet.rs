@@ -1,0 +1,92 @@
+//! Where a call's answer goes, whichever dialect its client speaks.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{NativeStream, NativeWriter, PassthroughWriter};
+use crate::{
+    domain::{CancelReason, FrameError, MicroUsd, Usage},
+    provider::{ChunkView, sse::Event},
+};
+
+/// Nobody reads any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone;
+
+/// How a stream ends, as its reader is told.
+#[derive(Debug, Clone)]
+pub enum Conclusion {
+    Completed { usage: Usage, cost: Option<MicroUsd> },
+    Canceled(CancelReason),
+    Failed(FrameError),
+}
+
+/// Writes a stream in the dialect of its client.
+#[derive(Debug)]
+pub enum Outlet {
+    /// `OpenAI` chunks, as the provider sent them.
+    Passthrough(PassthroughWriter),
+    /// Our own frames, kept for resumption.
+    Native(NativeWriter),
+}
+
+impl Outlet {
+    /// Takes in one event; what it gives to write waits for [`Outlet::flush`].
+    pub fn push(&mut self, event: &Event, view: &ChunkView<'_>) {
+        match self {
+            Self::Passthrough(writer) => writer.push(event, view),
+            Self::Native(writer) => writer.push(view),
+        }
+    }
+
+    /// Writes what was taken in. Waits while a client reads too slowly.
+    ///
+    /// # Errors
+    /// [`Gone`] if nobody will read it.
+    pub async fn flush(&mut self) -> Result<(), Gone> {
+        match self {
+            Self::Passthrough(writer) => writer.flush().await,
+            Self::Native(writer) => {
+                writer.flush();
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes what is left, and the one terminal event.
+    pub async fn conclude(self, conclusion: &Conclusion) {
+        match self {
+            Self::Passthrough(writer) => writer.conclude(conclusion).await,
+            Self::Native(writer) => writer.conclude(conclusion),
+        }
+    }
+}
+
+/// Tells when nobody wants a call's answer any more.
+#[derive(Debug)]
+pub enum Lifeline {
+    /// The receiving end is held by the handler, and then by the response's body.
+    Connection(mpsc::Sender<Bytes>),
+    Stream {
+        stream: Arc<NativeStream>,
+        orphan_timeout: Duration,
+    },
+}
+
+impl Lifeline {
+    /// Waits until the call is to be canceled, and says why.
+    pub async fn cut(&self) -> CancelReason {
+        match self {
+            Self::Connection(sender) => {
+                sender.closed().await;
+                CancelReason::HungUp
+            }
+            Self::Stream { stream, orphan_timeout } => tokio::select! {
+                () = stream.canceled() => CancelReason::Requested,
+                () = stream.orphaned(*orphan_timeout) => CancelReason::Orphaned,
+            },
+        }
+    }
+}
