@@ -5,4 +5,5 @@ pub mod config {
     pub use section::*;
 }
 pub mod domain;
+pub mod http;
 pub mod telemetry;

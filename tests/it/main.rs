@@ -5,4 +5,5 @@
     reason = "a test's helper fails by panicking, as a test does"
 )]
 
+mod server;
 mod telemetry;

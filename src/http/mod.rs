@@ -1,0 +1,3 @@
+//! HTTP: the only module that knows axum.
+
+pub mod server;
