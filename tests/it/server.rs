@@ -268,6 +268,23 @@ async fn an_answer_may_take_longer_than_both_timeouts() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_slowly_is_no_slow_head() {
+    let server = start(Bounds { header_timeout: SHORT, ..bounds() }).await;
+    let mut client = server.connect().await;
+    client.write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").await.unwrap();
+    for byte in [b"o", b"k"] {
+        let early = timeout(SHORT * 2, client.read_u8()).await;
+        assert!(early.is_err(), "it was cut: {early:?}");
+        client.write_all(byte).await.unwrap();
+    }
+    assert!(read_until(&mut client, "\r\n\r\nok").await.starts_with("HTTP/1.1 200 "));
+
+    client.write_all(WHO).await.unwrap();
+
+    read_until(&mut client, "127.0.0.1").await;
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_large_is_431() {
     let server = start(bounds()).await;
     let mut client = server.connect().await;
