@@ -114,6 +114,9 @@ impl Drop for Telemetry {
 fn log_filter(log: &str) -> Result<EnvFilter, TelemetryError> {
     let filter =
         EnvFilter::builder().with_regex(false).parse(log).map_err(TelemetryError::Filter)?;
+    if filter.max_level_hint() == Some(LevelFilter::OFF) {
+        return Ok(filter);
+    }
     let spans: Directive = format!("{}={}", span::TARGET, LevelFilter::INFO)
         .parse()
         .map_err(TelemetryError::Filter)?;

@@ -108,6 +108,19 @@ fn a_stricter_filter_keeps_the_ids() {
 }
 
 #[test]
+fn with_the_log_off_a_span_is_not_even_made() {
+    let id = RequestId::generate();
+    let log = logged(&filtered("off"), || {
+        let call = server_span(&request(&id, Some(CALLER)));
+        assert!(call.span().is_disabled());
+        assert_eq!(call.trace().trace_id, CALLER.trace_id, "ids are had all the same");
+        call.span().in_scope(|| tracing::error!("unheard"));
+    });
+
+    assert_eq!(log.text(), "");
+}
+
+#[test]
 fn every_kind_of_value_is_valid_json() {
     let log = logged(&TelemetryConfig::default(), || {
         tracing::info!(
@@ -140,9 +153,9 @@ fn every_kind_of_value_is_valid_json() {
 
 #[test]
 fn a_long_value_is_cut() {
-    let long = "é".repeat(100_000);
+    let endless = "é".repeat(100_000);
     let log = logged(&TelemetryConfig::default(), || {
-        tracing::info!(text = long, debug = ?long, "long");
+        tracing::info!(text = endless, debug = ?endless, "long");
     });
 
     assert!(log.text().len() < 20_000, "{}", log.text().len());

@@ -39,9 +39,7 @@ fn a_panic_does_not_print_the_data_it_is_about() {
     let secret = "sk-ABCDEF".to_owned();
     let unwrapped = line_of({
         let secret = secret.clone();
-        move || {
-            Err::<(), _>(secret).unwrap();
-        }
+        move || secret.parse::<u64>().map_err(|_| secret).map(drop).unwrap()
     });
     let sliced = line_of({
         let secret = secret.clone();

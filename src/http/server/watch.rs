@@ -1,0 +1,182 @@
+//! What a connection is at, and for how long it may be.
+//!
+//! hyper has one timer, for an HTTP/1 head, and idleness counts as one; it has none before it
+//! knows the version, and none for HTTP/2 that sends no request. One timer a connection does for
+//! all of that here. It is set anew when it rings and not at each request.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Version;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, sleep_until};
+
+/// No head has begun.
+const NONE: u64 = u64::MAX;
+
+type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a connection is no longer served as before.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Ended(Result<(), ConnectionError>),
+    /// A head did not arrive in time.
+    Late,
+    /// No request for long.
+    Idle,
+    /// The server stops.
+    Stop,
+}
+
+/// What one connection is at. Times are in milliseconds since it was opened.
+#[derive(Debug)]
+pub(super) struct Activity {
+    opened: Instant,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    /// Was there a request yet?
+    called: AtomicBool,
+    is_h2: AtomicBool,
+    in_flight: AtomicUsize,
+    idle_since_ms: AtomicU64,
+    head_since_ms: AtomicU64,
+}
+
+impl Activity {
+    pub(super) fn new(header_timeout: Duration, idle_timeout: Duration) -> Self {
+        Self {
+            opened: Instant::now(),
+            header_timeout,
+            idle_timeout,
+            called: AtomicBool::new(false),
+            is_h2: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            idle_since_ms: AtomicU64::new(0),
+            head_since_ms: AtomicU64::new(NONE),
+        }
+    }
+
+    /// Bytes came. In HTTP/1 and between requests, the first of them begin a head.
+    pub(super) fn received(&self) {
+        let between = self.in_flight.load(Ordering::Acquire) == 0
+            && self.called.load(Ordering::Relaxed)
+            && !self.is_h2.load(Ordering::Relaxed);
+        if between && self.head_since_ms.load(Ordering::Relaxed) == NONE {
+            self.head_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// A request's head is complete; the request lasts until the returned call is dropped.
+    pub(super) fn call(self: &Arc<Self>, version: Version) -> Call {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.is_h2.store(version == Version::HTTP_2, Ordering::Relaxed);
+        self.called.store(true, Ordering::Relaxed);
+        self.head_since_ms.store(NONE, Ordering::Relaxed);
+        Call(Arc::clone(self))
+    }
+
+    /// What happens when, unless something else does; `None` while a request is in flight.
+    fn due(&self) -> Option<(Instant, Verdict)> {
+        if !self.called.load(Ordering::Relaxed) {
+            return Some((self.opened + self.header_timeout, Verdict::Late));
+        }
+        if self.in_flight.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let at = |ms| self.opened + Duration::from_millis(ms);
+        Some(match self.head_since_ms.load(Ordering::Relaxed) {
+            NONE => {
+                let since = at(self.idle_since_ms.load(Ordering::Relaxed));
+                (since + self.idle_timeout, Verdict::Idle)
+            }
+            head => (at(head) + self.header_timeout, Verdict::Late),
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(NONE - 1)
+    }
+}
+
+/// A request in flight, its answer's body included.
+#[derive(Debug)]
+pub(super) struct Call(Arc<Activity>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.idle_since_ms.store(self.0.now_ms(), Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Drives a connection until it ends or has been at one thing for too long.
+pub(super) async fn watch<C>(mut connection: Pin<&mut C>, activity: &Activity) -> Verdict
+where
+    C: Future<Output = Result<(), ConnectionError>>,
+{
+    let mut timer = pin!(sleep_until(activity.opened + activity.header_timeout));
+    poll_fn(|context| {
+        if let Poll::Ready(end) = connection.as_mut().poll(context) {
+            return Poll::Ready(Verdict::Ended(end));
+        }
+        // A head that has just begun is due before what the timer is set to.
+        if let Some((at, _)) = activity.due()
+            && at < timer.deadline()
+        {
+            timer.as_mut().reset(at);
+        }
+        while timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            match activity.due() {
+                Some((at, verdict)) if at <= now => return Poll::Ready(verdict),
+                Some((at, _)) => timer.as_mut().reset(at),
+                // If it ended right now, this is when the connection would be idle for too long.
+                None => timer.as_mut().reset(now + activity.idle_timeout),
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// An answer's body, which holds its [`Call`].
+pub(super) struct CountedBody {
+    body: Body,
+    _call: Call,
+}
+
+impl CountedBody {
+    pub(super) fn new(body: Body, call: Call) -> Self {
+        Self { body, _call: call }
+    }
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
