@@ -1,7 +1,5 @@
 //! Tollgate: a gateway between agents and what they spend.
 
-pub mod config {
-    pub mod section;
-    pub use section::*;
-}
+pub mod cli;
+pub mod config;
 pub mod domain;

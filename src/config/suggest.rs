@@ -1,0 +1,25 @@
+//! "Did you mean …?"
+
+/// What to do about `unknown`: the nearest of `known` if one is near, else all of them.
+pub(super) fn remedy(unknown: &str, known: &[&str]) -> String {
+    match nearest(unknown, known) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => format!("known are {}", list(known)),
+    }
+}
+
+/// `"a", "b", "c"`.
+pub(super) fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+}
+
+fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    // A key as long as a file is a stranger's joke, and the distance takes quadratic time.
+    if unknown.len() > 128 {
+        return None;
+    }
+    let unknown = unknown.to_lowercase().replace('-', "_");
+    let by_distance = |name: &&'a str| (strsim::damerau_levenshtein(&unknown, name), *name);
+    let (distance, near) = known.iter().map(by_distance).min()?;
+    (distance <= (near.len() / 3).max(1)).then_some(near)
+}
