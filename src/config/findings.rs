@@ -52,9 +52,11 @@ impl Findings {
         self.holes.iter().any(|hole| is_within(key, hole))
     }
 
-    /// Is `key`, or any part of it, a stand-in? Then nothing can be said against what names it.
-    pub(super) fn has_hole(&self, key: &str) -> bool {
-        self.in_hole(key) || self.holes.iter().any(|hole| is_within(hole, key))
+    /// Is each of the `count` names in `list` what was written? Else what names one of them may
+    /// be right.
+    pub(super) fn knows_names(&self, list: &str, count: usize) -> bool {
+        let holds = |i| !self.in_hole(&format!("{list}[{i}].name"));
+        !self.in_hole(list) && (0..count).all(holds)
     }
 
     pub(super) fn into_errors(self) -> Vec<ConfigError> {

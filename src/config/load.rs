@@ -29,7 +29,7 @@ pub struct Loaded {
 /// Reads the file at `path` with `env` laid over it; warnings go to the log.
 ///
 /// Of `env`, `TOLLGATE__SECTION__KEY` sets that key and any name can be used as `${NAME}` in the
-/// strings of the file; see [`super::environment`].
+/// strings of the file; see [`super::environment()`].
 ///
 /// # Errors
 /// Everything that is wrong with it at once, each with its key, its place and its remedy.

@@ -1,8 +1,8 @@
 //! The configuration: `tollgate.toml` with the environment laid over it (DESIGN §4).
 //!
-//! [`load`] goes: TOML → a tree that knows where each value was written ([`node`]) →
-//! `TOLLGATE__…` over it ([`overlay`]) → `${VAR}` filled in ([`expand`]) → the types of
-//! [`section`] ([`read`], [`typed`]) → the rules ([`validate`]). No step stops at its first
+//! [`load()`] goes: TOML → a tree that knows where each value was written (`node`) →
+//! `TOLLGATE__…` over it (`overlay`) → `${VAR}` filled in (`expand`) → the types of
+//! [`section`] (`read`, `typed`) → the rules ([`validate()`]). No step stops at its first
 //! error, and no error shows a secret.
 
 mod error;

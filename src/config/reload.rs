@@ -65,7 +65,7 @@ impl fmt::Debug for Reloader {
 }
 
 impl Reloader {
-    /// `running` is what [`super::load`] made of the same file and environment.
+    /// `running` is what [`super::load()`] made of the same file and environment.
     pub fn new(
         path: &Path,
         env: impl IntoIterator<Item = (String, String)>,

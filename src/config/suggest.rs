@@ -2,10 +2,11 @@
 
 /// What to do about `unknown`: the nearest of `known` if one is near, else all of them.
 pub(super) fn remedy(unknown: &str, known: &[&str]) -> String {
-    match nearest(unknown, known) {
-        Some(near) => format!("did you mean \"{near}\"?"),
-        None => format!("known are {}", list(known)),
-    }
+    did_you_mean(unknown, known).unwrap_or_else(|| format!("known are {}", list(known)))
+}
+
+pub(super) fn did_you_mean(unknown: &str, known: &[&str]) -> Option<String> {
+    nearest(unknown, known).map(|near| format!("did you mean \"{near}\"?"))
 }
 
 /// `"a", "b", "c"`.

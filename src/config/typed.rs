@@ -271,11 +271,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             _ => return Err(self.not(&format!("one of {}", suggest::list(variants)))),
         };
         if !variants.contains(&text) {
-            let message = format!(
-                "must be one of {}; {}",
-                suggest::list(variants),
-                suggest::remedy(text, variants)
-            );
+            let hint = suggest::did_you_mean(text, variants).map(|hint| format!("; {hint}"));
+            let variants = suggest::list(variants);
+            let message = format!("must be one of {variants}{}", hint.unwrap_or_default());
             return Err(self.misfit(message));
         }
         visitor.visit_enum(text.into_deserializer())

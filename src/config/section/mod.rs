@@ -1,7 +1,7 @@
 //! The typed sections of `tollgate.toml`, one struct a table, with every default.
 //!
-//! These are shapes only. Reading is in [`super::load`], what values are allowed is in
-//! [`super::validate`]. They compare with `==` so that a reload can tell what changed.
+//! These are shapes only. Reading is in [`super::load()`], what values are allowed is in
+//! [`super::validate()`]. They compare with `==` so that a reload can tell what changed.
 
 mod audit;
 mod auth;

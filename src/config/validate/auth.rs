@@ -215,7 +215,7 @@ fn is_path(path: &str) -> bool {
 fn check_defaults(defaults: &ClaimDefaults, config: &Config, key: &str, found: &mut Findings) {
     let key = format!("{key}.defaults");
     if let Some(tier) = &defaults.tier
-        && !found.has_hole("tiers")
+        && found.knows_names("tiers", config.tiers.len())
         && !config.tiers.iter().any(|known| known.name == *tier)
     {
         let message = format!("there is no tier {}; add it to [[tiers]]", shown(tier));
@@ -240,7 +240,10 @@ pub(super) fn check_known(
     key: &str,
     found: &mut Findings,
 ) {
-    if found.has_hole("capabilities") {
+    let words = vocabulary.names().count();
+    if found.in_hole("capabilities.vocabulary")
+        || (0..words).any(|i| found.in_hole(&format!("capabilities.vocabulary[{i}]")))
+    {
         return;
     }
     for (i, name) in names.iter().enumerate() {

@@ -118,7 +118,7 @@ fn check_routes(
     for (j, route) in model.routes.iter().enumerate() {
         let key = format!("{key}.routes[{j}]");
         let known = providers.iter().any(|provider| provider.name == route.provider);
-        if !known && !found.has_hole("providers") {
+        if !known && found.knows_names("providers", providers.len()) {
             let message = format!(
                 "there is no provider {}; add it to [[providers]], or use one that is there",
                 shown(&route.provider)
@@ -173,7 +173,7 @@ pub(super) fn check_tiers(config: &Config, found: &mut Findings) {
 
 fn check_limit(limit: &LimitConfig, models: &[ModelConfig], key: &str, found: &mut Findings) {
     let known = limit.model == "*" || models.iter().any(|model| model.name == limit.model);
-    if !known && !found.has_hole("models") {
+    if !known && found.knows_names("models", models.len()) {
         let message =
             format!("there is no model {}; name one, or \"*\" for all others", shown(&limit.model));
         found.add(format!("{key}.model"), message);

@@ -22,7 +22,7 @@ pub(super) fn check(server: &ServerConfig, found: &mut Findings) {
             ("drain_s", server.drain_s, 0..=3_600),
         ],
     );
-    if overlap(server.listen, server.admin_listen) && !found.has_hole("server.listen") {
+    if overlap(server.listen, server.admin_listen) && !found.in_hole("server.listen") {
         found.add(
             "server.admin_listen",
             "is the same port as server.listen; health and metrics are never public, use another",
