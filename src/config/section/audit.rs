@@ -1,0 +1,86 @@
+//! Where the record of every call goes.
+
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::secret;
+
+/// `[audit]`: where the record of every call goes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct AuditConfig {
+    pub store: AuditStore,
+    /// The SQLite file.
+    pub path: PathBuf,
+    pub url: Option<SecretString>,
+    pub spool: Option<PathBuf>,
+    pub spool_limit_bytes: Option<u64>,
+    pub durability: Durability,
+    pub retention_days: Option<u32>,
+    pub content: AuditContent,
+}
+
+/// Written out because of the secret; taken apart so that no new field is forgotten.
+impl PartialEq for AuditConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            store,
+            path,
+            url,
+            spool,
+            spool_limit_bytes,
+            durability,
+            retention_days,
+            content,
+        } = self;
+        *store == other.store
+            && *path == other.path
+            && *spool == other.spool
+            && *spool_limit_bytes == other.spool_limit_bytes
+            && *durability == other.durability
+            && *retention_days == other.retention_days
+            && *content == other.content
+            && secret::same(url.as_ref(), other.url.as_ref())
+    }
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self {
+            store: AuditStore::Sqlite,
+            path: PathBuf::from("data/tollgate.db"),
+            url: None,
+            spool: None,
+            spool_limit_bytes: None,
+            durability: Durability::Spool,
+            retention_days: None,
+            content: AuditContent::None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditStore {
+    Sqlite,
+    Postgres,
+}
+
+/// What an intent row has gone through before its call may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Written and committed: survives a kill -9 of the gateway.
+    Spool,
+    /// Synced to the disk as well: survives a loss of power.
+    Strict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditContent {
+    Redacted,
+    None,
+}

@@ -1,0 +1,68 @@
+//! What the configuration has words for and this version has no feature for.
+//!
+//! Such a key is refused by name: a limit that is written down and not kept is worse than none.
+//! Whoever adds a feature takes its line away here.
+
+use super::{
+    AuditContent, AuditStore, Config, LedgerKind, OnStoreFailure, ProviderKind, ReplayStore,
+    ResponseRedaction, findings::Findings,
+};
+
+/// Notes each use of a feature that is not there yet.
+pub(super) fn refuse(config: &Config, found: &mut Findings) {
+    let Config { budget, audit, redaction, stream, telemetry, .. } = config;
+    #[rustfmt::skip]
+    let values = [
+        ("budget.store", "\"redis\"", budget.store == LedgerKind::Redis, "use \"memory\""),
+        ("budget.on_store_failure", "\"static-share\"", budget.on_store_failure == OnStoreFailure::StaticShare, "use \"deny\""),
+        ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
+        ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
+        ("redaction.responses", "\"redact\"", redaction.responses == ResponseRedaction::Redact, "use \"off\""),
+        ("stream.replay_store", "\"redis\"", stream.replay_store == ReplayStore::Redis, "use \"memory\""),
+        ("telemetry.capture_content", "true", telemetry.capture_content, "use false"),
+    ];
+    #[rustfmt::skip]
+    let keys = [
+        ("budget.redis_url", budget.redis_url.is_some()),
+        ("budget.notify_url", budget.notify_url.is_some()),
+        ("audit.url", audit.url.is_some()),
+        ("audit.spool", audit.spool.is_some()),
+        ("audit.spool_limit_bytes", audit.spool_limit_bytes.is_some()),
+        ("audit.retention_days", audit.retention_days.is_some()),
+        ("redaction.rules", !redaction.rules.is_empty()),
+    ];
+    for (key, value, used, remedy) in values {
+        found.require(!used, key, unavailable(value, remedy));
+    }
+    for (key, used) in keys {
+        refuse_key(used, key, found);
+    }
+    for (i, provider) in config.providers.iter().enumerate() {
+        let used = provider.kind == ProviderKind::Anthropic;
+        let message = unavailable("\"anthropic\"", "use \"openai\"");
+        found.require(!used, format!("providers[{i}].kind"), message);
+    }
+    for (i, tier) in config.tiers.iter().enumerate() {
+        for (j, limit) in tier.limits.iter().enumerate() {
+            let key = format!("tiers[{i}].limits[{j}].tokens_per_minute");
+            refuse_key(limit.tokens_per_minute.is_some(), &key, found);
+        }
+    }
+    for (i, issuer) in config.auth.issuers.iter().enumerate() {
+        for (j, name) in issuer.defaults.capabilities.iter().enumerate() {
+            let key = format!("auth.issuers[{i}].defaults.capabilities[{j}]");
+            let message = unavailable("a budget given as a capability", "remove it");
+            found.require(!name.starts_with("budget:"), key, message);
+        }
+    }
+}
+
+fn refuse_key(used: bool, key: &str, found: &mut Findings) {
+    if used {
+        found.add_for_presence(key, unavailable("this key", "remove it"));
+    }
+}
+
+fn unavailable(what: &str, remedy: &str) -> String {
+    format!("{what} is not in this version of tollgate; {remedy}")
+}

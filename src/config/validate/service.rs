@@ -1,0 +1,40 @@
+//! What runs beside the calls: `[audit]`, `[stream]`, `[telemetry]`.
+
+use tracing_subscriber::EnvFilter;
+
+use super::{bounds, url, wide};
+use crate::config::{AuditConfig, StreamConfig, TelemetryConfig, findings::Findings};
+
+pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
+    let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
+    found.require(is_file, "audit.path", "is no path of a file; write data/tollgate.db");
+}
+
+pub(super) fn check_stream(stream: &StreamConfig, found: &mut Findings) {
+    bounds(
+        found,
+        "stream",
+        &[
+            ("replay_ttl_s", stream.replay_ttl_s, 1..=86_400),
+            ("orphan_timeout_s", stream.orphan_timeout_s, 1..=86_400),
+            ("keepalive_s", stream.keepalive_s, 1..=300),
+            ("replay_limit_frames", wide(stream.replay_limit_frames), 1..=10_000_000),
+            ("replay_limit_bytes", wide(stream.replay_limit_bytes), 1_024..=1_073_741_824),
+            ("max_streams", wide(stream.max_streams), 1..=1_000_000),
+        ],
+    );
+}
+
+pub(super) fn check_telemetry(telemetry: &TelemetryConfig, found: &mut Findings) {
+    if let Some(Err(message)) = telemetry.otlp_endpoint.as_deref().map(url::parse) {
+        found.add("telemetry.otlp_endpoint", message);
+    }
+    let unnamed = "is empty; name the service as it is to appear in traces";
+    found.require(!telemetry.service_name.is_empty(), "telemetry.service_name", unnamed);
+    let filter = EnvFilter::builder().parse(&telemetry.log);
+    found.require(
+        filter.is_ok(),
+        "telemetry.log",
+        "is no filter; write a level such as \"info\", or \"info,tollgate=debug\"",
+    );
+}

@@ -1,0 +1,62 @@
+//! The examples that people copy.
+
+use std::path::Path;
+
+use super::{load, pairs};
+
+/// DESIGN §4, letter for letter.
+const DESIGN: &str = include_str!("design.toml");
+
+#[test]
+fn the_design_s_example_knows_every_key_and_only_lacks_features() {
+    let env = [("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), ("DATABASE_URL", "pg://d")];
+    let errors = load(DESIGN, &env).expect_err("features are missing");
+    let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
+    let expected = [
+        "tiers[0].limits[0].tokens_per_minute",
+        "budget.redis_url",
+        "budget.notify_url",
+        "audit.url",
+        "audit.spool",
+        "audit.spool_limit_bytes",
+        "audit.retention_days",
+        "audit.content",
+        "redaction.responses",
+    ];
+    assert_eq!(keys, expected);
+    for error in errors.iter() {
+        assert!(error.message.contains("is not in this version of tollgate; "), "{error}");
+    }
+}
+
+#[test]
+fn the_design_s_example_without_what_is_missing_is_right() {
+    let refused = [
+        "tokens_per_minute",
+        "redis_url",
+        "notify_url",
+        "url = \"${DATABASE_URL}\"",
+        "spool = ",
+        "spool_limit_bytes",
+        "retention_days",
+        "content = ",
+        "responses",
+    ];
+    let kept = |line: &&str| !refused.iter().any(|key| line.starts_with(key));
+    let text = DESIGN.lines().filter(kept).collect::<Vec<_>>().join("\n");
+    let config = load(&text, &[("CEREBRAS_API_KEY", "k")]).unwrap();
+    assert_eq!(config.models[0].routes[0].provider, "cerebras");
+    assert_eq!(config.tiers[0].limits[0].concurrent, Some(32));
+}
+
+#[test]
+fn the_production_example_loads_with_the_variables_that_it_names() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/tollgate.toml");
+    let env = pairs(&[("CEREBRAS_API_KEY", "k1"), ("GROQ_API_KEY", "k2")]);
+    let config = tollgate::config::load(&path, env).unwrap();
+    assert_eq!(config.providers.len(), 2);
+
+    let errors = tollgate::config::load(&path, []).expect_err("the variables are not set");
+    let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
+    assert_eq!(keys, ["providers[0].api_key", "providers[1].api_key"]);
+}
