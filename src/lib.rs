@@ -1,5 +1,6 @@
 //! Tollgate: a gateway between agents and what they spend.
 
+pub mod auth;
 pub mod config {
     pub mod section;
     pub use section::*;

@@ -39,6 +39,7 @@ pub enum Kind {
     UpstreamError,
     Overloaded,
     AuditUnavailable,
+    IssuerUnavailable,
     ShuttingDown,
     UpstreamTimeout,
 }
@@ -71,6 +72,7 @@ impl Kind {
         Self::UpstreamError,
         Self::Overloaded,
         Self::AuditUnavailable,
+        Self::IssuerUnavailable,
         Self::ShuttingDown,
         Self::UpstreamTimeout,
     ];
@@ -104,6 +106,7 @@ impl Kind {
             Self::UpstreamError => "upstream_error",
             Self::Overloaded => "overloaded",
             Self::AuditUnavailable => "audit_unavailable",
+            Self::IssuerUnavailable => "issuer_unavailable",
             Self::ShuttingDown => "shutting_down",
             Self::UpstreamTimeout => "upstream_timeout",
         }
@@ -128,7 +131,10 @@ impl Kind {
             | Self::UpstreamInvalid
             | Self::UpstreamLost
             | Self::UpstreamError => 502,
-            Self::Overloaded | Self::AuditUnavailable | Self::ShuttingDown => 503,
+            Self::Overloaded
+            | Self::AuditUnavailable
+            | Self::IssuerUnavailable
+            | Self::ShuttingDown => 503,
             Self::UpstreamTimeout => 504,
         }
     }
