@@ -52,17 +52,15 @@ proptest! {
     fn well_formed_tokens_without_the_key_are_refused(
         alg in "EdDSA|ES256|RS256|HS256|none|[a-zA-Z0-9]{0,6}",
         kid in prop::option::of("key-1|[ -~]{0,12}"),
-        header in any::<u8>(),
+        extra in prop::sample::subsequence(vec!["jku", "jwk", "x5u", "x5c"], 0..=4),
         signature in prop::collection::vec(any::<u8>(), 1..100),
     ) {
         let mut draft = SHARED.key.draft().header("alg", alg).without_header("kid");
         if let Some(kid) = kid {
             draft = draft.header("kid", kid);
         }
-        for (bit, name) in ["crit", "zip", "b64", "jku", "jwk", "x5u", "x5c"].iter().enumerate() {
-            if header >> bit & 1 == 1 && bit > 2 {
-                draft = draft.header(name, json!("x"));
-            }
+        for name in extra {
+            draft = draft.header(name, json!("x"));
         }
         let parts = [b64(draft.header.to_string()), b64(draft.claims.to_string()), b64(signature)];
         prop_assert!(outcome(parts.join(".").as_bytes()).is_err());
