@@ -40,6 +40,7 @@ pub enum Kind {
     UpstreamError,
     Overloaded,
     AuditUnavailable,
+    IssuerUnavailable,
     ShuttingDown,
     UpstreamTimeout,
 }
@@ -73,6 +74,7 @@ impl Kind {
         Self::UpstreamError,
         Self::Overloaded,
         Self::AuditUnavailable,
+        Self::IssuerUnavailable,
         Self::ShuttingDown,
         Self::UpstreamTimeout,
     ];
@@ -107,6 +109,7 @@ impl Kind {
             Self::UpstreamError => "upstream_error",
             Self::Overloaded => "overloaded",
             Self::AuditUnavailable => "audit_unavailable",
+            Self::IssuerUnavailable => "issuer_unavailable",
             Self::ShuttingDown => "shutting_down",
             Self::UpstreamTimeout => "upstream_timeout",
         }
@@ -131,7 +134,10 @@ impl Kind {
             | Self::UpstreamInvalid
             | Self::UpstreamLost
             | Self::UpstreamError => 502,
-            Self::Overloaded | Self::AuditUnavailable | Self::ShuttingDown => 503,
+            Self::Overloaded
+            | Self::AuditUnavailable
+            | Self::IssuerUnavailable
+            | Self::ShuttingDown => 503,
             Self::UpstreamTimeout => 504,
         }
     }
