@@ -65,8 +65,7 @@ impl AuditSink for FaultySink {
         let mut mode = self.mode.subscribe();
         let mode = *mode.wait_for(|mode| *mode != Mode::Hang).await.unwrap();
         match mode {
-            Mode::Work => self.write(entries),
-            Mode::WriteAndFail => self.write(entries),
+            Mode::Work | Mode::WriteAndFail => self.write(entries),
             Mode::Fail | Mode::Hang => {}
             Mode::Panic => panic!("the sink was told to panic"),
         }

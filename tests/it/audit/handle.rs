@@ -15,7 +15,7 @@ use super::{
     support::{Line, denial, intent, kinds_of, settle},
 };
 
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_mins(1);
 
 pub fn start(mode: Mode) -> (Audit, Arc<FaultySink>, TaskTracker) {
     let (sink, tasks) = (Arc::new(FaultySink::new(mode)), TaskTracker::new());

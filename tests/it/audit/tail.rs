@@ -162,11 +162,12 @@ async fn following_an_empty_trail_shows_the_first_row() {
     let directory = TempDir::new();
     let sink = open(&directory).await;
     let screen = Screen::default();
-    let asked = Tail { count: 0, follow: true, json: true, ..asked(&directory) };
+    let asked = Tail { follow: true, ..asked(&directory) };
     let mut out = screen.clone();
     let following = tokio::spawn(async move { tail(&asked, &mut out).await });
-    sink.append(&[denial()]).await.unwrap();
     screen.wait_for(1).await;
+    sink.append(&[denial()]).await.unwrap();
+    screen.wait_for(2).await;
     following.abort();
 }
 
