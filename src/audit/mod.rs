@@ -1,6 +1,6 @@
 //! The record of every call: an intent before anything leaves, one terminal entry after.
 //!
-//! [`Audit`] is the handle that calls use. Behind it one writer task ([`writer`]) gathers what is
+//! [`Audit`] is the handle that calls use. Behind it one writer task gathers what is
 //! queued and gives it to an [`AuditSink`] in one batch, so many calls share one commit.
 //!
 //! What is held, whatever the sink does:

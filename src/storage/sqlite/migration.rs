@@ -41,7 +41,8 @@ pub(super) async fn check(
     path: &Path,
     connection: &mut SqliteConnection,
 ) -> Result<(), StorageError> {
-    let versions = applied(connection).await.map_err(StorageError::Read)?;
+    let unreadable = |source| StorageError::Open { path: path.to_owned(), source };
+    let versions = applied(connection).await.map_err(unreadable)?;
     if let Some(version) = versions.iter().find(|version| !migrator().version_exists(**version)) {
         return Err(StorageError::Newer { path: path.to_owned(), version: *version });
     }
