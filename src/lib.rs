@@ -1,13 +1,13 @@
 //! Tollgate: a gateway between agents and what they spend.
 
+pub mod app;
 pub mod audit;
-pub mod cli;
-pub mod config {
-    pub mod section;
-    pub use section::*;
-}
+pub mod auth;
 pub mod budget;
+pub mod cli;
+pub mod config;
 pub mod domain;
+pub mod http;
 pub mod pipeline;
 pub mod provider;
 pub mod redact;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `tollgate` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tollgate::cli::main()
+}

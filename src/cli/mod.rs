@@ -1,3 +1,201 @@
-//! The commands of the binary.
+//! The commands of the binary: what they take, and what they do with it.
 
 pub mod audit;
+pub mod check_config;
+mod dev;
+mod mint_token;
+mod serve;
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+use tokio::runtime::Runtime;
+
+use crate::{config, http, storage::sqlite};
+
+/// A gateway between agents and what they spend: models and tools.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    about,
+    after_help = "\
+Examples:
+  tollgate dev                                 try it: no service and no key needed
+  tollgate serve --config tollgate.toml        run it
+  tollgate check-config --config tollgate.toml say what is wrong with a configuration
+  tollgate audit tail --follow                 watch who spends what"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    #[command(after_help = "\
+Examples:
+  tollgate serve --config /etc/tollgate/tollgate.toml
+  TOLLGATE__SERVER__LISTEN=0.0.0.0:8080 tollgate serve
+
+SIGHUP, or a change of the file, reloads models, providers, tiers, tools, redaction and the deny
+list. SIGTERM drains for server.drain_s seconds and ends.")]
+    Serve(ConfigFile),
+    /// Run a gateway to try out, with an issuer, models and a token of its own
+    #[command(after_help = "\
+Examples:
+  tollgate dev                                       models that answer from the prompt
+  tollgate dev --upstream http://127.0.0.1:11434/v1  in front of a real server (here: Ollama)
+  TOLLGATE_UPSTREAM_KEY=sk-… tollgate dev --upstream https://api.openai.com/v1 --model gpt-5-mini")]
+    Dev(dev::Options),
+    /// Say whether `serve` would start with a configuration, and every error if not
+    #[command(after_help = "\
+Example:
+  tollgate check-config --config tollgate.toml && systemctl reload tollgate")]
+    CheckConfig(ConfigFile),
+    /// Print a token, signed by the dev issuer or by a key of yours
+    #[command(after_help = "\
+Examples:
+  tollgate mint-token                                 as `tollgate dev` prints it
+  tollgate mint-token --subject ci --tier free --capability model:reasoning --ttl 10m
+  tollgate mint-token --key issuer.pem --issuer https://bff.example --agent reviewer --trust L1")]
+    MintToken(mint_token::Options),
+    /// Bring the audit database to this version's schema (`serve` does so by itself)
+    #[command(after_help = "\
+Examples:
+  tollgate migrate --config tollgate.toml
+  tollgate migrate --path data/tollgate.db")]
+    Migrate(Database),
+    /// Print the `OpenAPI` document
+    #[command(after_help = "\
+Example:
+  tollgate openapi > openapi/tollgate.json")]
+    Openapi,
+    /// Look at the audit trail
+    #[command(subcommand)]
+    Audit(AuditCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditCommand {
+    /// Print the newest entries
+    #[command(after_help = "\
+Examples:
+  tollgate audit tail --follow
+  tollgate audit tail -n 100 --json | jq 'select(.kind == \"denied\")'")]
+    Tail(TailOptions),
+}
+
+#[derive(Debug, Args)]
+struct TailOptions {
+    #[command(flatten)]
+    database: Database,
+    /// How many of the newest entries to begin with
+    #[arg(short = 'n', long, default_value_t = 20)]
+    lines: u32,
+    /// Go on with new ones as they come
+    #[arg(short, long)]
+    follow: bool,
+    /// JSON lines instead of columns
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// The configuration
+    #[arg(short, long, default_value = "tollgate.toml", env = "TOLLGATE_CONFIG")]
+    config: PathBuf,
+}
+
+/// Where the audit database is: given, or as a configuration says.
+#[derive(Debug, Args)]
+struct Database {
+    /// The database [default: audit.path of --config, else data/tollgate.db]
+    #[arg(long, conflicts_with = "config")]
+    path: Option<PathBuf>,
+    /// The configuration to take audit.path from
+    #[arg(short, long, env = "TOLLGATE_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl Database {
+    fn locate(self) -> Result<PathBuf, Failure> {
+        match (self.path, self.config) {
+            (Some(path), _) => Ok(path),
+            (None, Some(file)) => Ok(config::load(&file, config::environment())?.audit.path),
+            (None, None) => Ok(config::AuditConfig::default().path),
+        }
+    }
+}
+
+/// Why a command failed, for a person.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Serve(file) => serve::run(&file.config),
+        Command::Dev(options) => dev::run(&options),
+        Command::CheckConfig(file) => {
+            let (mut out, mut err) = (io::stdout(), io::stderr());
+            return check_config::run(&file.config, config::environment(), &mut out, &mut err);
+        }
+        Command::MintToken(options) => mint_token::run(&options),
+        Command::Migrate(database) => migrate(database),
+        Command::Openapi => openapi(),
+        Command::Audit(AuditCommand::Tail(options)) => tail(options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn migrate(database: Database) -> Result<(), Failure> {
+    let path = database.locate()?;
+    let applied = runtime()?.block_on(sqlite::migrate(&path))?;
+    say(&format_args!("{}: {applied} migrations applied", path.display()))
+}
+
+fn openapi() -> Result<(), Failure> {
+    say(&http::document().to_pretty_json()?)
+}
+
+fn tail(options: TailOptions) -> Result<(), Failure> {
+    let asked = audit::Tail {
+        path: options.database.locate()?,
+        count: options.lines,
+        follow: options.follow,
+        json: options.json,
+    };
+    runtime()?.block_on(audit::tail(&asked, &mut io::stdout()))?;
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// Prints to stdout what was asked for. A reader that has gone is no failure of ours.
+fn say(text: &dyn Display) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn complain(failure: &Failure) {
+    // Where stderr is gone there is nobody to tell.
+    let _ = writeln!(io::stderr(), "tollgate: {failure}");
+}

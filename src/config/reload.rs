@@ -122,7 +122,7 @@ fn keep_what_is_fixed(running: &Config, mut new: Config) -> Reload {
             }
         )*};
     }
-    keep!(server admission budget audit stream telemetry);
+    keep!(server admission capabilities budget audit stream telemetry);
     if new.auth.issuers != running.auth.issuers {
         new.auth.issuers.clone_from(&running.auth.issuers);
         needs_restart.push("auth.issuers");

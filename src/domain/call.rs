@@ -210,16 +210,19 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
+/// A tool, by every name that it could go by: what the provider makes of it is not ours to guess.
 #[derive(Deserialize)]
 struct Tool<'a> {
     #[serde(borrow)]
-    function: Option<Function<'a>>,
-    #[serde(borrow)]
     name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    function: Option<Named<'a>>,
+    #[serde(borrow)]
+    custom: Option<Named<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct Named<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
 }
@@ -231,14 +234,13 @@ fn tool_names(
     let expected = "an array of tools, each with a name that appears once";
     let tools: Option<Vec<Tool<'_>>> =
         tools.map_or(Ok(None), |value| read(value, "tools", expected))?;
-    let functions: Option<Vec<Function<'_>>> =
+    let functions: Option<Vec<Named<'_>>> =
         functions.map_or(Ok(None), |value| read(value, "functions", expected))?;
-    let of_tools = tools
-        .into_iter()
-        .flatten()
-        .filter_map(|tool| tool.function.map(|function| function.name).or(tool.name));
-    let of_functions = functions.into_iter().flatten().map(|function| function.name);
-    Ok(of_tools.chain(of_functions).map(Cow::into_owned).collect())
+    let of_tools = tools.into_iter().flatten().flat_map(|tool| {
+        [tool.name, tool.function.map(|named| named.name), tool.custom.map(|named| named.name)]
+    });
+    let of_functions = functions.into_iter().flatten().map(|named| named.name);
+    Ok(of_tools.flatten().chain(of_functions).map(Cow::into_owned).collect())
 }
 
 /// An object's members in order, names decoded, values raw.

@@ -19,7 +19,6 @@ pub enum Kind {
     // 404
     NotFound,
     ModelNotFound,
-    StreamNotFound,
     StreamGone,
     // 405, 408, 413, 415, 431
     MethodNotAllowed,
@@ -58,7 +57,6 @@ impl Kind {
         Self::UnknownTier,
         Self::NotFound,
         Self::ModelNotFound,
-        Self::StreamNotFound,
         Self::StreamGone,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
@@ -93,7 +91,6 @@ impl Kind {
             Self::UnknownTier => "unknown_tier",
             Self::NotFound => "not_found",
             Self::ModelNotFound => "model_not_found",
-            Self::StreamNotFound => "stream_not_found",
             Self::StreamGone => "stream_gone",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::RequestTimeout => "request_timeout",
@@ -122,7 +119,7 @@ impl Kind {
             Self::InvalidRequest | Self::InvalidJson | Self::SecretInRequest => 400,
             Self::MissingToken | Self::InvalidToken | Self::ExpiredToken => 401,
             Self::CapabilityDenied | Self::UnknownTier => 403,
-            Self::NotFound | Self::ModelNotFound | Self::StreamNotFound | Self::StreamGone => 404,
+            Self::NotFound | Self::ModelNotFound | Self::StreamGone => 404,
             Self::MethodNotAllowed => 405,
             Self::RequestTimeout => 408,
             Self::BodyTooLarge => 413,

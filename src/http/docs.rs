@@ -49,7 +49,8 @@ struct Codes;
 
 impl Modify for Codes {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let codes = Kind::ALL.iter().map(|kind| format!("| `{}` | {} |", kind.code(), kind.status()));
+        let codes =
+            Kind::ALL.iter().map(|kind| format!("| `{}` | {} |", kind.code(), kind.status()));
         let table = codes.collect::<Vec<_>>().join("\n");
         document.info.description = Some(format!(
             "A gateway between agents and the models they spend.\n\n\
@@ -92,7 +93,6 @@ pub struct ErrorBody {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(additional_properties)]
 struct ErrorObject {
     message: String,
     #[serde(rename = "type")]
@@ -108,25 +108,40 @@ struct ErrorObject {
 pub enum GovernedErrors {
     #[response(status = 400, description = "The request is not understood")]
     BadRequest(ErrorBody),
-    #[response(status = 401, description = "No token, or one that is not valid: see `www-authenticate`")]
+    #[response(
+        status = 401,
+        description = "No token, or one that is not valid: see `www-authenticate`"
+    )]
     Unauthorized(ErrorBody),
-    #[response(status = 403, description = "The token lacks the capability, or its tier is not known")]
+    #[response(
+        status = 403,
+        description = "The token lacks the capability, or its tier is not known"
+    )]
     Forbidden(ErrorBody),
     #[response(status = 404, description = "There is no such thing, or not for this caller")]
     NotFound(ErrorBody),
-    #[response(status = 408, description = "The request did not come in time, or the call took too long")]
+    #[response(
+        status = 408,
+        description = "The request did not come in time, or the call took too long"
+    )]
     Timeout(ErrorBody),
     #[response(status = 413, description = "The body is too large")]
     TooLarge(ErrorBody),
     #[response(status = 415, description = "The body is not declared as JSON")]
     UnsupportedMediaType(ErrorBody),
-    #[response(status = 429, description = "A limit is reached: see `retry-after` and the `x-ratelimit` headers")]
+    #[response(
+        status = 429,
+        description = "A limit is reached: see `retry-after` and the `x-ratelimit` headers"
+    )]
     TooManyRequests(ErrorBody),
     #[response(status = 500, description = "A fault of the gateway")]
     Internal(ErrorBody),
     #[response(status = 502, description = "The provider failed")]
     BadGateway(ErrorBody),
-    #[response(status = 503, description = "Overloaded, shutting down, or the audit trail cannot be written")]
+    #[response(
+        status = 503,
+        description = "Overloaded, shutting down, or the audit trail cannot be written"
+    )]
     Unavailable(ErrorBody),
     #[response(status = 504, description = "The provider did not answer in time")]
     GatewayTimeout(ErrorBody),
@@ -134,7 +149,7 @@ pub enum GovernedErrors {
 
 /// A chat completion's request. Other fields of `OpenAI`'s pass through to the provider.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(additional_properties, example = json!({
+#[schema(example = json!({
     "model": "demo", "stream": true, "messages": [{ "role": "user", "content": "Hello" }],
 }))]
 pub struct ChatRequest {
@@ -156,7 +171,6 @@ pub struct ChatRequest {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(additional_properties)]
 struct StreamOptions {
     /// Ends the stream with a chunk that says what was spent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,7 +178,6 @@ struct StreamOptions {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(additional_properties)]
 struct ChatTool {
     #[serde(rename = "type")]
     class: String,
@@ -172,14 +185,12 @@ struct ChatTool {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(additional_properties)]
 struct ChatFunction {
     name: String,
 }
 
 /// A whole answer, as the provider gave it.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(additional_properties)]
 pub struct ChatCompletion {
     id: String,
     object: String,

@@ -64,10 +64,9 @@ impl From<Denial> for ApiError {
 
 impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
-        let denial = Denial::new(error.kind(), error.to_string());
         Self(Arc::new(Inner {
-            refused: denial.into(),
-            challenge: Some(error.www_authenticate()),
+            refused: error.denial().into(),
+            challenge: error.www_authenticate(),
             reason: Some(error.reason()),
         }))
     }

@@ -41,7 +41,11 @@ use crate::{
 };
 
 /// Makes the request's context, and its answer's headers; writes and audits what is refused.
-pub(super) async fn respond(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(super) async fn respond(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map(MatchedPath::as_str);
     let path = request.uri().path().to_owned();
@@ -99,7 +103,8 @@ fn record(state: &AppState, context: &RequestContext, error: &ApiError) {
         return;
     }
     tracing::info!(code = kind.code(), reason = error.reason(), "a request was denied");
-    let mut entry = Entry::new(EntryKind::Denied, context.operation(), context.request_id().as_str());
+    let mut entry =
+        Entry::new(EntryKind::Denied, context.operation(), context.request_id().as_str());
     entry.caller = context.caller().cloned();
     entry.required.clone_from(&refused.required);
     entry.model.clone_from(&refused.model);
@@ -209,6 +214,7 @@ where
     GovernorLayer::new(config).error_handler(refuse)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the signature that the governor asks for")]
 fn refuse(error: GovernorError) -> http::Response<Body> {
     match error {
         GovernorError::TooManyRequests { wait_time, .. } => {
@@ -230,10 +236,10 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    pub(super) fn every_minute(&self, sweep: impl Fn() + Send + 'static) {
+    pub(crate) fn every_minute(&self, sweep: impl Fn() + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
-            let mut minute = tokio::time::interval(Duration::from_secs(60));
+            let mut minute = tokio::time::interval(Duration::from_mins(1));
             while stop.run_until_cancelled(minute.tick()).await.is_some() {
                 sweep();
             }

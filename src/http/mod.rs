@@ -17,8 +17,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 
-pub use error::ApiError;
+pub use axum::Router;
 pub use docs::document;
+pub use error::ApiError;
 pub use layers::Sweeper;
 pub use router::{admin_router, public_router};
 
@@ -34,8 +35,6 @@ struct Inner {
     authenticator: Arc<Authenticator>,
     settings: Settings,
     in_flight: Arc<Semaphore>,
-    /// The dev issuer's public keys; none in production.
-    jwks: Option<serde_json::Value>,
     readiness: Readiness,
 }
 
@@ -74,11 +73,10 @@ impl AppState {
         gateway: Arc<Gateway>,
         authenticator: Arc<Authenticator>,
         settings: Settings,
-        jwks: Option<serde_json::Value>,
         readiness: Readiness,
     ) -> Self {
         let in_flight = Arc::new(Semaphore::new(settings.max_in_flight));
-        Self(Arc::new(Inner { gateway, authenticator, settings, in_flight, jwks, readiness }))
+        Self(Arc::new(Inner { gateway, authenticator, settings, in_flight, readiness }))
     }
 
     fn gateway(&self) -> &Arc<Gateway> {
@@ -95,10 +93,6 @@ impl AppState {
 
     fn in_flight(&self) -> &Arc<Semaphore> {
         &self.0.in_flight
-    }
-
-    fn jwks(&self) -> Option<&serde_json::Value> {
-        self.0.jwks.as_ref()
     }
 
     fn readiness(&self) -> &Readiness {

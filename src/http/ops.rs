@@ -26,6 +26,9 @@ pub(super) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<V
     if reasons.is_empty() {
         (StatusCode::OK, Json(json!({ "status": "ok" })))
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "unavailable", "reasons": reasons })))
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Json(json!({ "status": "unavailable", "reasons": reasons })),
+        )
     }
 }

@@ -2,9 +2,8 @@
 
 use axum::{
     Router,
-    extract::State,
     middleware::{from_fn_with_state, map_response},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::get,
 };
 use http::{HeaderValue, header};
@@ -41,11 +40,9 @@ pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
     let governed = governed
         .route_layer(layers::per_caller(state.settings(), sweeper))
         .route_layer(from_fn_with_state(state.clone(), layers::authenticate));
-    // Open to all: GET /openapi.json and /docs, and the dev issuer's keys.
-    let open = Router::new()
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
-        .layer(map_response(shield))
-        .route("/.well-known/jwks.json", get(get_jwks));
+    // Open to all: GET /openapi.json and /docs.
+    let open = SwaggerUi::new("/docs").url("/openapi.json", document);
+    let open = Router::new().merge(open).layer(map_response(shield));
     Router::new()
         .merge(governed)
         .merge(open)
@@ -66,16 +63,7 @@ pub fn admin_router(state: AppState) -> Router {
         .with_state(state)
 }
 
-async fn get_jwks(State(state): State<AppState>) -> Result<Response, ApiError> {
-    let keys = state.jwks().ok_or_else(unknown_route)?;
-    Ok(axum::Json(keys).into_response())
-}
-
 async fn not_found() -> ApiError {
-    unknown_route()
-}
-
-fn unknown_route() -> ApiError {
     ApiError::new(Kind::NotFound, "There is no such route; GET /openapi.json lists them all.")
 }
 

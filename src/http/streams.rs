@@ -142,7 +142,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<u64, ApiError> {
             Ok(seq.parse().unwrap_or(u64::MAX))
         }
         _ => {
-            let denial = Denial::new(Kind::InvalidRequest, "Last-Event-ID must be a frame's `seq`.");
+            let denial =
+                Denial::new(Kind::InvalidRequest, "Last-Event-ID must be a frame's `seq`.");
             Err(denial.with_param("last-event-id").into())
         }
     }

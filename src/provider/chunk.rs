@@ -43,10 +43,10 @@ pub struct Choice<'a> {
 pub struct Delta<'a> {
     #[serde(borrow, default)]
     pub content: Option<Cow<'a, str>>,
-    /// Groq, OpenRouter, vLLM.
+    /// What Groq and vLLM call it.
     #[serde(borrow, default)]
     pub reasoning: Option<Cow<'a, str>>,
-    /// DeepSeek, older vLLM.
+    /// What `DeepSeek` and older vLLM call it.
     #[serde(borrow, default)]
     pub reasoning_content: Option<Cow<'a, str>>,
     #[serde(borrow, default)]

@@ -16,7 +16,7 @@ use http::HeaderMap;
 
 pub use chunk::{Choice, ChunkView, CompletionView, Delta, ToolCallDelta, UsageView};
 pub use error::{Phase, ProviderError};
-pub use openai::OpenAi;
+pub use openai::{OpenAi, list_models};
 pub use registry::{Model, Registry, RegistryError, Route};
 pub use scripted::Scripted;
 
@@ -72,6 +72,7 @@ pub struct Complete {
 }
 
 /// A stream whose first events have come.
+#[expect(missing_debug_implementations, reason = "a stream under way has nothing to show")]
 pub struct Opened {
     pub first: Vec<sse::Event>,
     pub rest: Box<dyn EventStream>,

@@ -26,6 +26,9 @@ const MAX_EVENT_BYTES: usize = 1 << 20;
 /// How much of what has come in is handed on at once.
 const MAX_BATCH_BYTES: usize = 32 << 10;
 
+/// How long a server may take to list its models.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Headers of a provider's answer that are passed on to the client.
 const PASSED_ON: [HeaderName; 4] = [
     CONTENT_TYPE,
@@ -68,7 +71,7 @@ impl OpenAi {
             .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
             .redirect(redirect::Policy::none())
-            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_idle_timeout(Duration::from_mins(1))
             .tcp_nodelay(true)
             .build()
             .map_err(|error| format!("the HTTP client cannot be built: {error}"))?;
@@ -213,6 +216,34 @@ impl Key {
         }
         Bytes::from(hidden)
     }
+}
+
+/// The models that a server lists at `/models`, for trying it out.
+///
+/// # Errors
+/// A sentence on what went wrong.
+pub async fn list_models(config: &ProviderConfig) -> Result<Vec<String>, String> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        data: Vec<Listed>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Listed {
+        id: String,
+    }
+    let provider = OpenAi::new(config)?;
+    let base = config.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
+    let mut get = provider.client.get(format!("{base}/models")).timeout(LIST_TIMEOUT);
+    if let Some(key) = &provider.key {
+        get = get.header(AUTHORIZATION, key.header.clone());
+    }
+    let response = get.send().await.map_err(|error| causes(&error))?;
+    if !response.status().is_success() {
+        return Err(format!("it answered {}", response.status()));
+    }
+    let complete = provider.complete(response).await.map_err(|error| error.to_string())?;
+    let list: List = serde_json::from_slice(&complete.body).map_err(|error| error.to_string())?;
+    Ok(list.data.into_iter().map(|listed| listed.id).collect())
 }
 
 /// The events of one answer.

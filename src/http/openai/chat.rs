@@ -71,7 +71,8 @@ pub(in crate::http) fn put(response: &mut Response, standing: Option<Standing>) 
 /// A provider's whole answer, as it is.
 pub(in crate::http) fn whole(complete: Complete) -> Response {
     let mut response = Response::new(Body::from(complete.body));
-    *response.status_mut() = StatusCode::from_u16(complete.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    *response.status_mut() =
+        StatusCode::from_u16(complete.status).unwrap_or(StatusCode::BAD_GATEWAY);
     *response.headers_mut() = complete.headers;
     if complete.status >= 400 {
         response.headers_mut().insert(SOURCE, HeaderValue::from_static("upstream"));

@@ -28,6 +28,7 @@ use tokio_rustls::{TlsAcceptor, rustls};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Service;
 
+pub use rustls::ServerConfig as ServerTls;
 pub use tls::{TlsError, tls_config};
 
 use self::{

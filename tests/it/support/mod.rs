@@ -1,5 +1,6 @@
 //! What the tests stand on: a misbehaving upstream, a client that sees bytes.
 
+pub mod app;
 pub mod client;
 pub mod event_stream;
 pub mod upstream;

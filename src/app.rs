@@ -1,0 +1,292 @@
+//! The one place where a configuration becomes a running gateway, and where it ends.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    audit::{Audit, Entry, EntryKind},
+    auth::{AuthSetupError, Authenticator},
+    budget::{Budgets, MemoryLedger},
+    config::{Config, ServerConfig},
+    domain::{RequestId, Vocabulary},
+    http::{
+        AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
+        server::{self, Bounds, ServerTls, TlsError},
+    },
+    pipeline::{Gateway, Snapshot, SnapshotError},
+    storage::sqlite::{self, StorageError},
+    stream::Hub,
+};
+
+/// After the drain, calls are ended; this is how long their ends may take.
+const END_OF_CALLS: Duration = Duration::from_secs(5);
+/// How long the audit trail may take to write what is queued at the end.
+const END_OF_AUDIT: Duration = Duration::from_secs(10);
+
+/// The gateway could not be started. Each names what to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address} ({key}): {source}")]
+    Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
+    #[error("audit.path: {0}")]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Auth(#[from] AuthSetupError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error("server.tls: {0}")]
+    Tls(#[from] TlsError),
+}
+
+/// A running gateway.
+#[derive(Debug)]
+pub struct App {
+    address: SocketAddr,
+    admin_address: SocketAddr,
+    drain: Duration,
+    readiness: Readiness,
+    reloader: Reloader,
+    gateway: Arc<Gateway>,
+    connections: Port,
+    /// Answers until the end.
+    admin: Port,
+    /// What runs beside the calls: key refresh, sweeping, the audit writer.
+    background: TaskTracker,
+    stop_background: CancellationToken,
+}
+
+/// A listening port: the task that accepts, and those of its connections.
+#[derive(Debug)]
+struct Port {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Port {
+    fn open(
+        listener: TcpListener,
+        router: Router,
+        bounds: Bounds,
+        tls: Option<Arc<ServerTls>>,
+    ) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        tasks.spawn(server::serve(listener, router, bounds, tls, stop.clone(), tasks.clone()));
+        Self { tasks, stop }
+    }
+
+    /// Takes no further connection and no further request.
+    fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+    }
+}
+
+/// What was left when the gateway had stopped. All zero, or there is a bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leftovers {
+    pub open_reservations: u64,
+    pub leaked_reservations: u64,
+    pub open_calls: usize,
+    pub open_connections: usize,
+    pub unwritten_audit_entries: usize,
+}
+
+impl Leftovers {
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.open_reservations == 0
+            && self.leaked_reservations == 0
+            && self.open_calls == 0
+            && self.open_connections == 0
+            && self.unwritten_audit_entries == 0
+    }
+}
+
+impl App {
+    /// Starts a gateway from a configuration that was validated.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let server = &config.server;
+        let public = listen("server.listen", server.listen).await?;
+        let admin_listener = listen("server.admin_listen", server.admin_listen).await?;
+        let (address, admin_address) =
+            (local(&public, server.listen), local(&admin_listener, server.admin_listen));
+        let tls = server.tls.as_ref().map(server::tls_config).transpose()?;
+        let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
+        let snapshot = Snapshot::new(config, &vocabulary)?;
+        let sink = sqlite::open(&config.audit.path, config.audit.durability).await?;
+
+        let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+        let authenticator =
+            Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
+        let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
+        let audit = Audit::start(Arc::new(sink), &background);
+        let gateway = Arc::new(gateway(config, snapshot, audit));
+        let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
+        sweep_streams(&gateway, &sweeper);
+
+        let readiness = Readiness::default();
+        let state = AppState::new(
+            Arc::clone(&gateway),
+            Arc::clone(&authenticator),
+            settings(config),
+            readiness.clone(),
+        );
+        let bounds = Bounds::new(server, &config.admission);
+        let router = public_router(state.clone(), &sweeper);
+        let connections = Port::open(public, router, bounds, tls);
+        let bounds = Bounds { drain: Duration::from_secs(1), ..bounds };
+        let admin = Port::open(admin_listener, admin_router(state), bounds, None);
+        readiness.set(true);
+        tracing::info!(%address, %admin_address, "listening");
+        Ok(Self {
+            address,
+            admin_address,
+            drain: Duration::from_secs(server.drain_s),
+            readiness,
+            reloader: Reloader { gateway: Arc::clone(&gateway), authenticator },
+            gateway,
+            connections,
+            admin,
+            background,
+            stop_background,
+        })
+    }
+
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    #[must_use]
+    pub const fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// The handle that swaps in a new configuration.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
+    }
+
+    /// What calls are made with: for tests to look at what is open.
+    #[must_use]
+    pub const fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Stops: no new requests; those in flight have `drain_s` to end, then are ended; everything
+    /// that they owe is settled and written.
+    pub async fn shutdown(self) -> Leftovers {
+        self.readiness.set(false);
+        self.connections.close();
+        self.gateway.calls.close();
+        let calls = self.gateway.calls.len();
+        tracing::info!(calls, drain_s = self.drain.as_secs(), "draining");
+        if !wait(&self.gateway.calls, self.drain).await {
+            tracing::warn!(calls = self.gateway.calls.len(), "the drain is over: ending calls");
+            self.gateway.abort.cancel();
+            wait(&self.gateway.calls, END_OF_CALLS).await;
+        }
+        wait(&self.connections.tasks, END_OF_CALLS).await;
+        let unwritten = self.gateway.audit.shutdown(END_OF_AUDIT).await;
+        self.stop_background.cancel();
+        self.background.close();
+        wait(&self.background, END_OF_CALLS).await;
+        self.admin.close();
+        wait(&self.admin.tasks, END_OF_CALLS).await;
+        let leftovers = Leftovers {
+            open_reservations: self.gateway.budgets.open(),
+            leaked_reservations: self.gateway.budgets.leaked(),
+            open_calls: self.gateway.calls.len(),
+            open_connections: self.connections.tasks.len(),
+            unwritten_audit_entries: unwritten.err().map_or(0, |unwritten| unwritten.0),
+        };
+        if leftovers.is_clean() {
+            tracing::info!("stopped");
+        } else {
+            tracing::error!(?leftovers, "stopped with things left over");
+        }
+        leftovers
+    }
+}
+
+/// Swaps a new configuration in, whole or not at all.
+#[derive(Debug, Clone)]
+pub struct Reloader {
+    gateway: Arc<Gateway>,
+    authenticator: Arc<Authenticator>,
+}
+
+impl Reloader {
+    /// Makes models, providers, tiers, tools, redaction and the deny list those of `config`.
+    /// Calls under way keep the ones that they began with.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; nothing has changed then.
+    pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
+        let snapshot = Snapshot::new(config, &Vocabulary::new(&config.capabilities.vocabulary))?;
+        self.gateway.snapshot.store(Arc::new(snapshot));
+        self.authenticator.set_deny_list(&config.auth.deny);
+        let request_id = RequestId::generate();
+        let mut entry = Entry::new(EntryKind::Reload, "reload", request_id.as_str());
+        entry.outcome = Some("ok");
+        let audit = self.gateway.audit.clone();
+        self.gateway.calls.spawn(async move { audit.record(entry).await });
+        Ok(())
+    }
+}
+
+fn gateway(config: &Config, snapshot: Snapshot, audit: Audit) -> Gateway {
+    Gateway {
+        snapshot: ArcSwap::from_pointee(snapshot),
+        audit,
+        budgets: Budgets::new(Arc::new(MemoryLedger::new())),
+        hub: Arc::new(Hub::new(&config.stream)),
+        calls: TaskTracker::new(),
+        abort: CancellationToken::new(),
+        request_timeout: Duration::from_secs(config.server.request_timeout_s),
+        orphan_timeout: Duration::from_secs(config.stream.orphan_timeout_s),
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let ServerConfig { body_limit_bytes, body_idle_timeout_s, ref trusted_proxies, .. } =
+        config.server;
+    Settings {
+        body_limit_bytes,
+        body_idle_timeout: Duration::from_secs(body_idle_timeout_s),
+        keepalive: Duration::from_secs(config.stream.keepalive_s),
+        trusted_proxies: trusted_proxies.clone(),
+        max_in_flight: config.admission.max_in_flight,
+        address_requests_per_second: config.admission.address_requests_per_second,
+        address_burst: config.admission.address_burst,
+        caller_requests_per_second: config.admission.caller_requests_per_second,
+        caller_burst: config.admission.caller_burst,
+    }
+}
+
+fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
+    let hub = Arc::clone(&gateway.hub);
+    sweeper.every_minute(move || hub.sweep());
+}
+
+async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|source| StartError::Listen { key, address, source })
+}
+
+/// The address that a port of 0 became.
+fn local(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(asked)
+}
+
+/// Waits for a closed tracker's tasks; false if time runs out.
+async fn wait(tasks: &TaskTracker, patience: Duration) -> bool {
+    tokio::time::timeout(patience, tasks.wait()).await.is_ok()
+}

@@ -1,0 +1,3 @@
+//! The whole gateway, from outside.
+
+mod chat;
