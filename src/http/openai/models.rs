@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
 };
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     http::{
         ApiError, AppState,
         docs::{GovernedErrors, ModelList, ModelObject},
-        extract::Call,
+        extract::{Call, PathId},
     },
     pipeline::Refused,
     provider::Model,
@@ -42,7 +42,7 @@ pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<Mode
 pub async fn get_model(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    PathId(id): PathId,
 ) -> Result<Json<ModelObject>, ApiError> {
     let snapshot = state.gateway().snapshot.load();
     let Some(model) = snapshot.registry.get(&id) else {
