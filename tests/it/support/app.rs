@@ -151,8 +151,19 @@ impl TestApp {
     }
 
     pub fn token(&self, subject: &str, tier: &str, capabilities: &[&str]) -> String {
+        self.token_of(ISSUER, subject, tier, capabilities)
+    }
+
+    /// Every issuer of a test has the same key.
+    pub fn token_of(
+        &self,
+        issuer: &str,
+        subject: &str,
+        tier: &str,
+        capabilities: &[&str],
+    ) -> String {
         let spec = TokenSpec {
-            issuer: ISSUER.to_owned(),
+            issuer: issuer.to_owned(),
             audience: vec!["tollgate".to_owned()],
             subject: subject.to_owned(),
             tier: Some(tier.to_owned()),

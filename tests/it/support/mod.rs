@@ -3,4 +3,5 @@
 pub mod app;
 pub mod client;
 pub mod event_stream;
+pub mod native;
 pub mod upstream;
