@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Log, LogLimits};
 use crate::{
     config::StreamConfig,
-    domain::{CancelReason, Caller, StreamId},
+    domain::{Caller, CancelReason, StreamId},
 };
 
 /// Whose a stream is: nobody else may read or cancel it.

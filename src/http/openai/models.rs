@@ -1,9 +1,6 @@
 //! GET /v1/models and /v1/models/{id}: what the caller may use.
 
-use axum::{
-    Json,
-    extract::State,
-};
+use axum::{Json, extract::State};
 
 use crate::{
     domain::{Denial, Kind},
