@@ -11,6 +11,7 @@ mod audit;
 mod auth;
 mod config;
 mod gateway;
+mod hub;
 mod server;
 mod sse;
 mod support;
