@@ -12,6 +12,7 @@ mod auth;
 mod config;
 mod gateway;
 mod hub;
+mod ledger;
 mod server;
 mod sse;
 mod support;
