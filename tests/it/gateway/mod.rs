@@ -2,5 +2,6 @@
 
 mod cancel;
 mod chat;
+mod limit;
 mod resume;
 mod stream;
