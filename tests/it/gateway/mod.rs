@@ -1,5 +1,6 @@
 //! The whole gateway, from outside.
 
+mod admission;
 mod cancel;
 mod chat;
 mod limit;
