@@ -1,6 +1,7 @@
 //! The whole gateway, from outside.
 
 mod admission;
+mod answer;
 mod cancel;
 mod chat;
 mod limit;
