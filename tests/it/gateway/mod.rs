@@ -4,6 +4,7 @@ mod admission;
 mod answer;
 mod cancel;
 mod chat;
+mod drain;
 mod limit;
 mod resume;
 mod stream;

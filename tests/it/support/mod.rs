@@ -4,4 +4,5 @@ pub mod app;
 pub mod client;
 pub mod event_stream;
 pub mod native;
+pub mod process;
 pub mod upstream;
