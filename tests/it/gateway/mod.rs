@@ -6,5 +6,6 @@ mod cancel;
 mod chat;
 mod drain;
 mod limit;
+mod reload;
 mod resume;
 mod stream;
