@@ -159,7 +159,7 @@ def main(arguments):
         except GatewayError as error:
             say(f"    {suite.name}: the gateway failed: {error}")
             total.failed += 1
-    say(f"{total.passed} passed, {total.failed} failed")
+    say(f"clients: {total.passed} passed, {total.failed} failed")
     return 1 if total.failed else 0
 
 
