@@ -6,6 +6,7 @@ use http::Method;
 use serde::Serialize;
 use utoipa::{
     IntoResponses, Modify, OpenApi, ToSchema,
+    openapi::path::Operation,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
@@ -63,29 +64,28 @@ impl Modify for Codes {
     }
 }
 
-static OPERATIONS: LazyLock<HashMap<(String, String), String>> = LazyLock::new(|| {
-    let mut operations = HashMap::new();
-    for (path, item) in document().paths.paths {
+/// Path → method → operation id.
+static OPERATIONS: LazyLock<HashMap<String, Vec<(Method, String)>>> = LazyLock::new(|| {
+    let operations = |item: utoipa::openapi::PathItem| {
         let methods = [
             (Method::GET, item.get),
             (Method::POST, item.post),
             (Method::DELETE, item.delete),
             (Method::PUT, item.put),
         ];
-        for (method, operation) in methods {
-            if let Some(id) = operation.and_then(|operation| operation.operation_id) {
-                operations.insert((method.to_string(), path.clone()), id);
-            }
-        }
-    }
-    operations
+        let id = |(method, operation): (Method, Option<Operation>)| {
+            Some((method, operation?.operation_id?))
+        };
+        methods.into_iter().filter_map(id).collect()
+    };
+    document().paths.paths.into_iter().map(|(path, item)| (path, operations(item))).collect()
 });
 
 /// The operation's id, for audit rows; `unknown` where there is no such route.
 pub(super) fn operation(method: &Method, route: Option<&str>) -> &'static str {
-    let key = |route: &str| (method.to_string(), route.to_owned());
-    let known = route.and_then(|route| OPERATIONS.get(&key(route)));
-    known.map_or("unknown", String::as_str)
+    let operations = route.and_then(|route| OPERATIONS.get(route));
+    let known = operations.and_then(|known| known.iter().find(|(known, _)| known == method));
+    known.map_or("unknown", |(_, id)| id.as_str())
 }
 
 /// `OpenAI`'s error body.

@@ -168,8 +168,14 @@ impl OpenCall {
     }
 
     /// Writes the terminal row, and ends the span.
-    pub(super) async fn record(self, audit: &Audit, ending: &Ending) {
-        audit.record(self.terminal_entry(ending)).await;
+    pub(super) async fn record(self: Box<Self>, audit: &Audit, ending: &Ending) {
+        let row = self.terminal_entry(ending);
+        if ending.outcome() == Kind::AuditUnavailable.code() {
+            // The trail takes no entries: don't let those it turned away wait for it in turn.
+            audit.denied(row);
+        } else {
+            audit.record(row).await;
+        }
         self.end_span(ending);
     }
 
@@ -192,7 +198,7 @@ impl OpenCall {
         entry
     }
 
-    fn end_span(mut self, ending: &Ending) {
+    fn end_span(mut self: Box<Self>, ending: &Ending) {
         let Some(span) = self.span.take() else { return };
         let reasons: Vec<&str> =
             self.progress.finish_reasons.values().map(String::as_str).collect();

@@ -62,7 +62,7 @@ pub fn start_chat(
     let stream = call.stream;
     let outlet =
         stream.then(|| Outlet::Passthrough(PassthroughWriter::new(sender, call.include_usage)));
-    let open = OpenCall::new(context, authorized.model(), None);
+    let open = Box::new(OpenCall::new(context, authorized.model(), None));
     (spawn(gateway, snapshot, authorized, open, lifeline, outlet, stream), receiver)
 }
 
@@ -83,7 +83,7 @@ pub fn start_native(
     let writer = NativeWriter::new(Arc::clone(&gateway.hub), Arc::clone(&stream), model);
     let orphan_timeout = gateway.orphan_timeout;
     let lifeline = Lifeline::Stream { stream: Arc::clone(&stream), orphan_timeout };
-    let open = OpenCall::new(context, authorized.model(), Some(stream.id()));
+    let open = Box::new(OpenCall::new(context, authorized.model(), Some(stream.id())));
     let outlet = Some(Outlet::Native(writer));
     let started = spawn(gateway, snapshot, authorized, open, lifeline, outlet, true);
     Ok((started, stream, reader))
@@ -93,7 +93,7 @@ fn spawn(
     gateway: &Arc<Gateway>,
     snapshot: Arc<Snapshot>,
     authorized: Authorized<ModelCall>,
-    open: OpenCall,
+    open: Box<OpenCall>,
     lifeline: Lifeline,
     outlet: Option<Outlet>,
     stream: bool,
@@ -118,17 +118,19 @@ impl Telling {
     /// Tells the story, unless something cuts it short, and ends the call either way.
     async fn run(
         mut self,
-        mut open: OpenCall,
+        mut open: Box<OpenCall>,
         authorized: Authorized<ModelCall>,
         lifeline: Lifeline,
     ) {
         let gateway = Arc::clone(&self.gateway);
+        // Boxed, or every move of this task would copy all that the story may ever hold.
+        let story = Box::pin(self.story(&mut open, authorized));
         let ending = tokio::select! {
             biased;
             reason = lifeline.cut() => Ending::Canceled(reason),
             () = gateway.abort.cancelled() => Ending::Failed(shutting_down()),
             () = tokio::time::sleep(gateway.request_timeout) => Ending::Failed(too_long()),
-            told = AssertUnwindSafe(self.story(&mut open, authorized)).catch_unwind() => {
+            told = AssertUnwindSafe(story).catch_unwind() => {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(panicked()))).unwrap_or_else(|ending| ending)
             }
         };
