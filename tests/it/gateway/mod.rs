@@ -11,6 +11,7 @@ mod fault;
 mod fidelity;
 mod hang_up;
 mod limit;
+mod max_tokens;
 mod redaction;
 mod reload;
 mod resume;
