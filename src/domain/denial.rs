@@ -42,6 +42,7 @@ pub enum Kind {
     IssuerUnavailable,
     ShuttingDown,
     UpstreamTimeout,
+    CallTimeout,
 }
 
 impl Kind {
@@ -75,6 +76,7 @@ impl Kind {
         Self::IssuerUnavailable,
         Self::ShuttingDown,
         Self::UpstreamTimeout,
+        Self::CallTimeout,
     ];
 
     /// The stable code in an error's body, an `error` frame and an audit row.
@@ -109,6 +111,7 @@ impl Kind {
             Self::IssuerUnavailable => "issuer_unavailable",
             Self::ShuttingDown => "shutting_down",
             Self::UpstreamTimeout => "upstream_timeout",
+            Self::CallTimeout => "call_timeout",
         }
     }
 
@@ -135,14 +138,15 @@ impl Kind {
             | Self::AuditUnavailable
             | Self::IssuerUnavailable
             | Self::ShuttingDown => 503,
-            Self::UpstreamTimeout => 504,
+            Self::UpstreamTimeout | Self::CallTimeout => 504,
         }
     }
 
-    /// May the same request succeed if it is sent again?
+    /// May the same request succeed if it is sent again? Not a call that took all the time there
+    /// is: it would be bought once more for nothing.
     #[must_use]
     pub const fn retryable(self) -> bool {
-        matches!(self.status(), 408 | 429 | 502 | 503 | 504)
+        matches!(self.status(), 408 | 429 | 502 | 503 | 504) && !matches!(self, Self::CallTimeout)
     }
 }
 
