@@ -69,12 +69,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn serve_dev(config: &Config, key: &SigningKey) -> Result<(), Failure> {
+    let signals = serve::Signals::listen()?;
     let app = App::start(config).await?;
     let token = mint::mint(key, &token_spec())?;
     let model = config.models.first().map_or("demo", |model| model.name.as_str());
     say(&welcome(app.address(), model, &token))?;
-    serve::until_told_to_stop().await?;
-    serve::end(app).await
+    serve::end(app, signals, async || {}).await
 }
 
 /// Where the dev issuer's key is kept.

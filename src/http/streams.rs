@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use super::{
     ApiError, AppState,
     docs::{ChatRequest, GovernedErrors},
     event::StreamEvent,
-    extract::{Call, ChatBody},
+    extract::{Call, ChatBody, PathId},
     openai::chat::{lost, put, whole},
     sse,
 };
@@ -90,7 +90,7 @@ pub async fn create_stream(
 pub async fn resume_stream(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    PathId(id): PathId,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let stream = find(&state, &call, &id)?;
@@ -118,7 +118,7 @@ pub async fn resume_stream(
 pub async fn cancel_stream(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    PathId(id): PathId,
 ) -> Result<StatusCode, ApiError> {
     find(&state, &call, &id)?.cancel();
     Ok(StatusCode::ACCEPTED)
