@@ -69,12 +69,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn serve_dev(config: &Config, key: &SigningKey) -> Result<(), Failure> {
+    let signals = serve::Signals::listen()?;
     let app = App::start(config).await?;
     let token = mint::mint(key, &token_spec())?;
     let model = config.models.first().map_or("demo", |model| model.name.as_str());
     say(&welcome(app.address(), model, &token))?;
-    serve::until_told_to_stop().await?;
-    serve::end(app).await
+    serve::end(app, signals, async || {}).await
 }
 
 /// Where the dev issuer's key is kept.
@@ -172,19 +172,19 @@ kind = "scripted"
 [[models]]
 name = "demo"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted", model = "echo" }]
+routes = [{ provider = "scripted", model = "demo" }]
 price = { input = 0.35, cached_input = 0.10, output = 0.75 }
 
 [[models]]
 name = "demo-fast"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted-fast", model = "echo" }]
+routes = [{ provider = "scripted-fast", model = "demo-fast" }]
 price = { input = 0.35, cached_input = 0.10, output = 0.75 }
 
 [[models]]
 name = "demo-tool"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted-fast", model = "tool" }]
+routes = [{ provider = "scripted-fast", model = "demo-tool" }]
 "#;
 
 fn add_scripted(config: &mut Config) -> Result<(), Failure> {

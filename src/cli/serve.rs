@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Failure, runtime};
@@ -23,6 +23,10 @@ pub(super) fn run(path: &Path) -> Result<(), Failure> {
 }
 
 async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
+    let signals = Signals::listen()?;
+    // A signal that nobody listens for kills. What one asks for before `watch` listens too, its
+    // first look does.
+    let _hangups = signal(SignalKind::hangup())?;
     let app = App::start(config).await?;
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let watcher = reload::Reloader::new(path, config::environment(), config.clone());
@@ -37,15 +41,44 @@ async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
             tracing::error!(%error, "the configuration is no longer watched");
         }
     });
-    until_told_to_stop().await?;
-    stop.cancel();
-    tasks.close();
-    tasks.wait().await;
-    end(app).await
+    end(app, signals, async || {
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
+    })
+    .await
 }
 
-/// Drains and stops. A second signal does not wait for the drain.
-pub(super) async fn end(app: App) -> Result<(), Failure> {
+/// SIGTERM and SIGINT. Listened for before anything is begun that they must not cut off.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn told_to_stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits for a signal, then drains and stops. A second signal does not wait for the drain.
+pub(super) async fn end(
+    app: App,
+    mut signals: Signals,
+    before: impl AsyncFnOnce(),
+) -> Result<(), Failure> {
+    signals.told_to_stop().await;
+    before().await;
     tokio::select! {
         leftovers = app.shutdown() => {
             if leftovers.is_clean() {
@@ -54,20 +87,8 @@ pub(super) async fn end(app: App) -> Result<(), Failure> {
                 Err(format!("stopped with things left over: {leftovers:?}").into())
             }
         }
-        told = until_told_to_stop() => {
-            told?;
+        () = signals.told_to_stop() => {
             Err("told to stop twice: stopped without draining".into())
         }
     }
-}
-
-/// Waits for SIGTERM or SIGINT.
-pub(super) async fn until_told_to_stop() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }

@@ -180,7 +180,22 @@ fn read<'a, T: Deserialize<'a>>(
 }
 
 fn optional(value: Option<&RawValue>, field: &'static str) -> Result<Option<u64>, BodyError> {
-    value.map_or(Ok(None), |value| read(value, field, "a whole number of at least 0"))
+    let Some(text) = value.map(RawValue::get).filter(|text| *text != "null") else {
+        return Ok(None);
+    };
+    let whole = text.parse().ok().or_else(|| whole_float(text));
+    whole.map(Some).ok_or(BodyError::Invalid { field, expected: "a whole number of at least 0" })
+}
+
+/// To JSON, and to languages that have floats alone, `64.0` is as whole as `64`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and a limit that high limits nothing"
+)]
+fn whole_float(text: &str) -> Option<u64> {
+    let number: f64 = text.parse().ok()?;
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
 /// `stream_options.include_usage`: is it set, and if not, how would it be?

@@ -77,7 +77,7 @@ impl RequestContext {
 }
 
 /// The address of the client: the peer's, or, where the peer is a trusted proxy, the last one in
-/// `X-Forwarded-For` that is not.
+/// `X-Forwarded-For` that is none.
 pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpAddr> {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical();
     let is_trusted = |address: &IpAddr| trusted.iter().any(|net| net.contains(address));
@@ -87,7 +87,7 @@ pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpA
     // Read from the end: what stands before the first untrusted address is that one's own word.
     let mut client = peer;
     for hop in forwarded_for(request.headers()).rev() {
-        let Ok(address) = hop.parse::<IpAddr>() else { break };
+        let Some(address) = parse_hop(hop) else { break };
         client = address.to_canonical();
         if !is_trusted(&client) {
             break;
@@ -96,7 +96,15 @@ pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpA
     Some(client)
 }
 
-fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
+/// Every hop by itself: what a stranger wrote into the header must not spoil what a proxy added.
+fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &[u8]> {
     let values = headers.get_all("x-forwarded-for").iter();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+}
+
+/// Some proxies write the port too.
+fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
+    let hop = std::str::from_utf8(hop).ok()?.trim();
+    let with_port = || hop.parse().ok().map(|address: SocketAddr| address.ip());
+    hop.parse().ok().or_else(with_port)
 }

@@ -28,7 +28,7 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 use governor::{clock::QuantaInstant, middleware::NoOpMiddleware};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, uri::Scheme};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Layer, Service, ServiceBuilder};
 use tower_governor::{
@@ -103,11 +103,12 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     let headers = request.headers();
     let request_id = header(headers, "x-request-id").and_then(RequestId::from_caller);
     let request_id = request_id.unwrap_or_else(RequestId::generate);
+    let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
     let span = server_span(&ServerStart {
         method: request.method().as_str(),
         route,
         path: &path,
-        scheme: "http",
+        scheme: if is_tls { "https" } else { "http" },
         request_id: &request_id,
         remote: header(headers, "traceparent").and_then(TraceContext::parse),
     });

@@ -85,11 +85,11 @@ pub fn start_native(
     context: CallContext,
     authorized: Authorized<ModelCall>,
 ) -> Result<(Started, Arc<NativeStream>, Option<Reader>), HubFull> {
-    let stream = gateway.hub.open(Owner::from(&*context.caller))?;
+    let owner = Owner::from(&*context.caller);
+    let writer = NativeWriter::open(&gateway.hub, owner, authorized.model().name.clone())?;
+    let stream = Arc::clone(writer.stream());
     // Read from the start on, so that the stream is not an orphan before its first frame.
     let reader = stream.read_after(0).ok();
-    let model = authorized.model().name.clone();
-    let writer = NativeWriter::new(Arc::clone(&gateway.hub), Arc::clone(&stream), model);
     let orphan_timeout = gateway.orphan_timeout;
     let lifeline = Lifeline::Stream { stream: Arc::clone(&stream), orphan_timeout };
     let open = Box::new(OpenCall::new(context, authorized.model(), Some(stream.id())));
@@ -191,6 +191,9 @@ impl Telling {
         match reply {
             Reply::Complete(complete) => Ok(self.keep(open, complete)),
             Reply::Stream(opened) => {
+                if let Some(outlet) = &self.outlet {
+                    outlet.begin();
+                }
                 self.send_head(Head::Stream);
                 self.pump(open, opened.first, opened.rest).await
             }
@@ -287,7 +290,13 @@ impl Telling {
                 open.progress.failed |= event.is_named_error();
             } else {
                 open.progress.note(&view);
-                outlet.push(event, &view);
+                outlet.push(event, &view).map_err(|error| {
+                    tracing::warn!(%error, "a stream cannot be passed on whole");
+                    Ending::Failed(Denial::new(
+                        Kind::UpstreamInvalid,
+                        "The model's provider sent larger tool calls than can be passed on.",
+                    ))
+                })?;
             }
             if open.progress.failed {
                 break;

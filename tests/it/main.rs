@@ -11,6 +11,8 @@ mod audit;
 mod auth;
 mod config;
 mod gateway;
+mod hub;
+mod ledger;
 mod server;
 mod sse;
 mod support;

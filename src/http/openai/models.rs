@@ -1,16 +1,13 @@
 //! GET /v1/models and /v1/models/{id}: what the caller may use.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::{Json, extract::State};
 
 use crate::{
     domain::{Denial, Kind},
     http::{
         ApiError, AppState,
         docs::{GovernedErrors, ModelList, ModelObject},
-        extract::Call,
+        extract::{Call, PathId},
     },
     pipeline::Refused,
     provider::Model,
@@ -42,7 +39,7 @@ pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<Mode
 pub async fn get_model(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    PathId(id): PathId,
 ) -> Result<Json<ModelObject>, ApiError> {
     let snapshot = state.gateway().snapshot.load();
     let Some(model) = snapshot.registry.get(&id) else {
