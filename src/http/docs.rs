@@ -10,7 +10,7 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::router::api;
+use super::{event, router::api};
 use crate::domain::Kind;
 
 #[derive(OpenApi)]
@@ -25,6 +25,8 @@ use crate::domain::Kind;
         (name = "models", description = "OpenAI's dialect"),
         (name = "streams", description = "Native streams: resumed, canceled"),
     ),
+    // Named in responses and in strings of JSON alone, where the derive doesn't look.
+    components(schemas(ErrorBody, event::ChatData, event::Frame)),
     modifiers(&Token, &Codes),
 )]
 pub(super) struct ApiDoc;

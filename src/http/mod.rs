@@ -3,6 +3,7 @@
 mod context;
 mod docs;
 mod error;
+mod event;
 mod extract;
 mod layers;
 mod openai;

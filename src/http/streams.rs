@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{
     ApiError, AppState,
     docs::{ChatRequest, GovernedErrors},
+    event::StreamEvent,
     extract::{Call, ChatBody, PathId},
     openai::chat::{lost, put, whole},
     sse,
@@ -36,7 +37,7 @@ const RETRY: &[u8] = b"retry: 1000\n\n";
     tag = "streams",
     request_body = ChatRequest,
     responses(
-        (status = 200, description = "The frames", content_type = "text/event-stream", body = String, headers(
+        (status = 200, description = "The frames", content_type = "text/event-stream", body = StreamEvent, headers(
             ("x-stream-id" = String, description = "The stream's id"),
             ("location" = String, description = "Where to resume or cancel it"),
         )),
@@ -77,10 +78,10 @@ pub async fn create_stream(
     tag = "streams",
     params(
         ("id" = String, Path, description = "`x-stream-id`"),
-        ("last-event-id" = Option<u64>, Header, description = "The last frame's `seq` that was seen"),
+        ("last-event-id" = Option<u64>, Header, nullable = false, description = "The last frame's `seq` that was seen"),
     ),
     responses(
-        (status = 200, description = "The frames", content_type = "text/event-stream", body = String),
+        (status = 200, description = "The frames", content_type = "text/event-stream", body = StreamEvent),
         (status = 204, description = "The stream has ended and nothing of it is left to read"),
         GovernedErrors,
     ),

@@ -189,7 +189,7 @@ impl OpenCall {
         entry.cost = usage.and_then(|(usage, _)| self.cost(&usage));
         entry.outcome = Some(ending.outcome());
         entry.status = Some(ending.status());
-        entry.finish_reason = self.progress.finish_reasons.values().next().cloned();
+        entry.finish_reason = self.progress.finish_reasons().next().map(str::to_owned);
         entry.latency = Some(self.context.arrived.elapsed());
         entry.time_to_first = self.progress.time_to_first;
         entry.redactions = (!self.redactions.is_empty())
@@ -200,8 +200,7 @@ impl OpenCall {
 
     fn end_span(mut self: Box<Self>, ending: &Ending) {
         let Some(span) = self.span.take() else { return };
-        let reasons: Vec<&str> =
-            self.progress.finish_reasons.values().map(String::as_str).collect();
+        let reasons: Vec<&str> = self.progress.finish_reasons().collect();
         span.end_model(&ModelEnd {
             response_model: self.progress.response_model.as_deref(),
             response_id: self.progress.response_id.as_deref(),

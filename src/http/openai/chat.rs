@@ -14,6 +14,7 @@ use crate::{
         ApiError, AppState,
         docs::{ChatCompletion, ChatRequest, GovernedErrors},
         error::{SOURCE, put_standing},
+        event::ChatEvent,
         extract::{Call, ChatBody},
         sse::{self, Received},
     },
@@ -33,7 +34,7 @@ use crate::{
     responses(
         (status = 200, description = "The answer: JSON, or SSE with `stream: true`", content(
             (ChatCompletion = "application/json"),
-            (String = "text/event-stream"),
+            (ChatEvent = "text/event-stream"),
         )),
         GovernedErrors,
     ),
