@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    extract::{FromRequest, FromRequestParts, Request},
+    extract::{FromRequest, FromRequestParts, Path, Request},
 };
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header, request::Parts};
@@ -47,6 +47,22 @@ impl<S: Sync> FromRequestParts<S> for Call {
                 trace: context.trace(),
                 arrived: context.arrived(),
             },
+        })
+    }
+}
+
+/// The `{id}` of a route's path, percent-decoded.
+#[derive(Debug)]
+pub struct Id(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let id = Path::<String>::from_request_parts(parts, state).await;
+        id.map(|Path(id)| Self(id)).map_err(|_| {
+            let message = "The id in the path is not UTF-8.";
+            Denial::new(Kind::InvalidRequest, message).with_param("id").into()
         })
     }
 }

@@ -20,7 +20,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use governor::{clock::QuantaInstant, middleware::NoOpMiddleware};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, uri::Scheme};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_governor::{
     GovernorError, GovernorLayer,
@@ -32,7 +32,7 @@ use tracing::Instrument as _;
 use super::{
     ApiError, AppState, Settings,
     context::{RequestContext, client_address},
-    docs, error, watch,
+    error, openapi, watch,
 };
 use crate::{
     audit::{Entry, EntryKind},
@@ -56,13 +56,13 @@ pub(super) async fn respond(
         method: request.method().as_str(),
         route,
         path: &path,
-        scheme: "http",
+        scheme: if is_tls(&request) { "https" } else { "http" },
         request_id: &request_id,
         remote: header(headers, "traceparent").and_then(TraceContext::parse),
     });
     let context = RequestContext::new(
         request_id,
-        docs::operation(request.method(), route),
+        openapi::operation(request.method(), route),
         client_address(&request, &state.settings().trusted_proxies),
         span.trace(),
     );
@@ -76,6 +76,11 @@ pub(super) async fn respond(
     }
     put_ids(&context, response.headers_mut());
     watch::until_sent(response, span, failure.map(|error| error.denial().kind.code()))
+}
+
+/// The listener says how the request came.
+fn is_tls(request: &Request) -> bool {
+    request.extensions().get::<Scheme>() == Some(&Scheme::HTTPS)
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -224,7 +229,11 @@ fn refuse(error: GovernorError) -> http::Response<Body> {
             let denial = Denial::new(Kind::RateLimited, message);
             ApiError::from(denial.with_retry_after_ms(retry_after_ms)).into_response()
         }
-        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        // Our extractors find a key for every request.
+        GovernorError::UnableToExtractKey | GovernorError::Other { .. } => {
+            let message = "The gateway failed; the request id finds it in the log.";
+            ApiError::new(Kind::Internal, message).into_response()
+        }
     }
 }
 

@@ -13,17 +13,17 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
-    ApiError, AppState, docs,
+    ApiError, AppState,
     layers::{self, Sweeper},
     openai::{chat, models},
-    ops, streams,
+    openapi, ops, streams,
 };
 use crate::domain::Kind;
 
 /// The operations that take a token. Their paths stand at their handlers and in the `OpenAPI`
 /// document, which is made from this list; operation id = handler.
 pub fn api() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(docs::ApiDoc::openapi())
+    OpenApiRouter::with_openapi(openapi::ApiDoc::openapi())
         // POST /v1/chat/completions
         .routes(routes!(chat::create_chat_completion))
         // GET /v1/models, GET /v1/models/{id}
@@ -36,12 +36,12 @@ pub fn api() -> OpenApiRouter<AppState> {
 
 /// What is served on `server.listen`.
 pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
-    let (governed, document) = api().split_for_parts();
+    let (governed, _) = api().split_for_parts();
     let governed = governed
         .route_layer(layers::per_caller(state.settings(), sweeper))
         .route_layer(from_fn_with_state(state.clone(), layers::authenticate));
     // Open to all: GET /openapi.json and /docs.
-    let open = SwaggerUi::new("/docs").url("/openapi.json", document);
+    let open = SwaggerUi::new("/docs").url("/openapi.json", openapi::document());
     let open = Router::new().merge(open).layer(map_response(shield));
     Router::new()
         .merge(governed)

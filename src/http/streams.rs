@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
@@ -12,9 +12,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     ApiError, AppState,
-    docs::{ChatRequest, GovernedErrors},
-    extract::{Call, ChatBody},
+    extract::{Call, ChatBody, Id},
     openai::chat::{lost, put, whole},
+    openapi::{
+        answer::{self, Errors, ErrorsOfOne},
+        schema::ChatRequest,
+    },
     sse,
 };
 use crate::{
@@ -35,13 +38,7 @@ const RETRY: &[u8] = b"retry: 1000\n\n";
     path = "/v1/streams",
     tag = "streams",
     request_body = ChatRequest,
-    responses(
-        (status = 200, description = "The frames", content_type = "text/event-stream", body = String, headers(
-            ("x-stream-id" = String, description = "The stream's id"),
-            ("location" = String, description = "Where to resume or cancel it"),
-        )),
-        GovernedErrors,
-    ),
+    responses(answer::NativeStream),
     security(("token" = [])),
 )]
 pub async fn create_stream(
@@ -76,20 +73,21 @@ pub async fn create_stream(
     path = "/v1/streams/{id}",
     tag = "streams",
     params(
-        ("id" = String, Path, description = "`x-stream-id`"),
-        ("last-event-id" = Option<u64>, Header, description = "The last frame's `seq` that was seen"),
+        ("id" = String, Path, description = "`x-stream-id`", example = "0192f0c1-a6b2-7c3d-8e4f-5a6b7c8d9e0f"),
+        ("last-event-id" = Option<u64>, Header, description = "The last frame's `seq` that was seen; without it, from the first on", example = 41),
     ),
     responses(
-        (status = 200, description = "The frames", content_type = "text/event-stream", body = String),
+        answer::NativeRest,
         (status = 204, description = "The stream has ended and nothing of it is left to read"),
-        GovernedErrors,
+        ErrorsOfOne,
+        Errors,
     ),
     security(("token" = [])),
 )]
 pub async fn resume_stream(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let stream = find(&state, &call, &id)?;
@@ -110,14 +108,18 @@ pub async fn resume_stream(
     delete,
     path = "/v1/streams/{id}",
     tag = "streams",
-    params(("id" = String, Path, description = "`x-stream-id`")),
-    responses((status = 202, description = "It ends, or has ended"), GovernedErrors),
+    params(("id" = String, Path, description = "`x-stream-id`", example = "0192f0c1-a6b2-7c3d-8e4f-5a6b7c8d9e0f")),
+    responses(
+        (status = 202, description = "It ends, or has ended"),
+        ErrorsOfOne,
+        Errors,
+    ),
     security(("token" = [])),
 )]
 pub async fn cancel_stream(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<StatusCode, ApiError> {
     find(&state, &call, &id)?.cancel();
     Ok(StatusCode::ACCEPTED)

@@ -1,16 +1,16 @@
 //! GET /v1/models and /v1/models/{id}: what the caller may use.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::{Json, extract::State};
 
 use crate::{
     domain::{Denial, Kind},
     http::{
         ApiError, AppState,
-        docs::{GovernedErrors, ModelList, ModelObject},
-        extract::Call,
+        extract::{Call, Id},
+        openapi::{
+            answer::{Errors, ErrorsOfOne, Forbidden},
+            schema::{ModelList, ModelObject},
+        },
     },
     pipeline::Refused,
     provider::Model,
@@ -21,7 +21,7 @@ use crate::{
     get,
     path = "/v1/models",
     tag = "models",
-    responses((status = 200, description = "The models", body = ModelList), GovernedErrors),
+    responses((status = 200, description = "The models", body = ModelList), Errors),
     security(("token" = [])),
 )]
 pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<ModelList> {
@@ -35,14 +35,19 @@ pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<Mode
     get,
     path = "/v1/models/{id}",
     tag = "models",
-    params(("id" = String, Path, description = "The model's name")),
-    responses((status = 200, description = "The model", body = ModelObject), GovernedErrors),
+    params(("id" = String, Path, description = "The model's name", example = "demo")),
+    responses(
+        (status = 200, description = "The model", body = ModelObject),
+        Forbidden,
+        ErrorsOfOne,
+        Errors,
+    ),
     security(("token" = [])),
 )]
 pub async fn get_model(
     State(state): State<AppState>,
     call: Call,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Json<ModelObject>, ApiError> {
     let snapshot = state.gateway().snapshot.load();
     let Some(model) = snapshot.registry.get(&id) else {
