@@ -3,14 +3,14 @@
 use axum::{
     Router,
     middleware::{from_fn_with_state, map_response},
-    response::Response,
+    response::{IntoResponse as _, Response},
     routing::get,
 };
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
-use utoipa_swagger_ui::SwaggerUi;
+use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{
     ApiError, AppState,
@@ -40,8 +40,9 @@ pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
     let governed = governed
         .route_layer(layers::per_caller(state.settings(), sweeper))
         .route_layer(from_fn_with_state(state.clone(), layers::authenticate));
-    // Open to all: GET /openapi.json and /docs.
-    let open = SwaggerUi::new("/docs").url("/openapi.json", openapi::document());
+    // Open to all: GET /openapi.json and /docs. The page would show strangers' servers a badge.
+    let page = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
+    let open = SwaggerUi::new("/docs").url("/openapi.json", openapi::document()).config(page);
     let open = Router::new().merge(open).layer(map_response(shield));
     Router::new()
         .merge(governed)
@@ -74,6 +75,10 @@ async fn method_not_allowed() -> ApiError {
 
 /// The page is the gateway's own origin: nothing from elsewhere, in no frame.
 async fn shield(mut response: Response) -> Response {
+    if response.status() == StatusCode::NOT_FOUND {
+        // The page's own 404 is a bare text.
+        response = not_found().await.into_response();
+    }
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_SECURITY_POLICY,

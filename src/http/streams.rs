@@ -64,9 +64,9 @@ pub async fn create_stream(
     Ok(response)
 }
 
-/// Resumes a native stream after `Last-Event-ID`.
+/// Resumes a native stream where it was left.
 ///
-/// Replays what was missed, then goes on live. A finished stream is replayed to its end. 204 where
+/// Replays what came after `Last-Event-ID`, then goes on live. A finished stream is replayed to its end. 204 where
 /// nothing is left to read: an `EventSource` stops coming back then.
 #[utoipa::path(
     get,

@@ -10,6 +10,7 @@
 mod audit;
 mod auth;
 mod config;
+mod contract;
 mod gateway;
 mod server;
 mod sse;

@@ -34,6 +34,7 @@ use crate::domain::Kind;
         (name = "streams", description = "Native streams: they can be resumed and canceled"),
     ),
     components(schemas(
+        schema::ChatCompletion,
         schema::ChatCompletionChunk,
         schema::ErrorBody,
         frame::TokenFrame,
