@@ -19,11 +19,9 @@ pub fn run(
     err: &mut impl Write,
 ) -> ExitCode {
     let loaded = config::inspect(path, env);
-    match report(path, &loaded, out, err) {
-        Ok(()) if loaded.is_ok() => ExitCode::SUCCESS,
-        // Nobody reads what is printed; the exit code still tells.
-        _ => ExitCode::FAILURE,
-    }
+    // Where nobody reads what is printed, the exit code still tells.
+    let _ = report(path, &loaded, out, err);
+    if loaded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn report(
@@ -39,12 +37,15 @@ fn report(
             }
             writeln!(out, "{}: ok ({})", path.display(), summary(config))
         }
-        Err(errors) => {
-            writeln!(err, "{errors}")?;
-            let count = errors.iter().count();
-            writeln!(err, "{count} error{}", if count == 1 { "" } else { "s" })
-        }
+        Err(errors) => list(errors, err),
     }
+}
+
+/// Every error, one a line, and their number: as `check-config` and `serve` print them.
+pub(super) fn list(errors: &ConfigErrors, err: &mut impl Write) -> io::Result<()> {
+    writeln!(err, "{errors}")?;
+    let count = errors.iter().count();
+    writeln!(err, "{count} error{}", if count == 1 { "" } else { "s" })
 }
 
 fn summary(config: &Config) -> String {

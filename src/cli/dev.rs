@@ -1,6 +1,7 @@
 //! `tollgate dev`: a gateway that needs no service, no key and no configuration.
 
 use std::{
+    collections::HashSet,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use secrecy::SecretString;
 
 use super::{Failure, runtime, say, serve};
 use crate::{
-    app::App,
+    app::StartError,
     auth::mint::{self, SigningKey, TokenSpec},
     config::{self, Config},
     domain::TrustLevel,
@@ -28,6 +29,7 @@ const UPSTREAM_KEY: &str = "TOLLGATE_UPSTREAM_KEY";
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
+    /// Where agents call
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Health and readiness
@@ -69,12 +71,27 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn serve_dev(config: &Config, key: &SigningKey) -> Result<(), Failure> {
-    let app = App::start(config).await?;
+    let mut told = serve::StopSignal::listen()?;
+    let app = serve::start(config, &mut told).await.map_err(in_terms_of_options)?;
+    let Some(app) = app else { return Ok(()) };
     let token = mint::mint(key, &token_spec())?;
     let model = config.models.first().map_or("demo", |model| model.name.as_str());
     say(&welcome(app.address(), model, &token))?;
-    serve::until_told_to_stop().await?;
-    serve::end(app).await
+    told.wait().await;
+    serve::end(app, &mut told).await
+}
+
+/// Here the addresses are options, not keys of a configuration.
+fn in_terms_of_options(error: StartError) -> StartError {
+    match error {
+        StartError::Listen { key: "server.listen", address, source } => {
+            StartError::Listen { key: "--listen", address, source }
+        }
+        StartError::Listen { address, source, .. } => {
+            StartError::Listen { key: "--admin-listen", address, source }
+        }
+        other => other,
+    }
 }
 
 /// Where the dev issuer's key is kept.
@@ -202,14 +219,20 @@ async fn add_upstream(config: &mut Config, url: &str, models: &[String]) -> Resu
         base_url = url
     };
     let mut upstream: config::ProviderConfig = table.try_into()?;
-    upstream.api_key = std::env::var(UPSTREAM_KEY).ok().map(SecretString::from);
-    let names = if models.is_empty() {
+    let key = std::env::var(UPSTREAM_KEY).ok().filter(|key| !key.is_empty());
+    upstream.api_key = key.map(SecretString::from);
+    let mut names = if models.is_empty() {
         provider::list_models(&upstream).await.map_err(|cause| {
             format!("{url} does not list its models ({cause}); is it the base URL, with /v1? Else name them with --model")
         })?
     } else {
         models.to_vec()
     };
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    if names.is_empty() {
+        return Err(format!("{url} lists no models; name one with --model").into());
+    }
     config.models = names
         .into_iter()
         .map(|name| config::ModelConfig {

@@ -2,12 +2,12 @@
 
 use std::{io, path::Path};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Failure, runtime};
 use crate::{
-    app::App,
+    app::{App, StartError},
     config::{self, Config, reload},
     telemetry::Telemetry,
 };
@@ -23,7 +23,11 @@ pub(super) fn run(path: &Path) -> Result<(), Failure> {
 }
 
 async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
-    let app = App::start(config).await?;
+    let mut told = StopSignal::listen()?;
+    // From here on SIGHUP does not end the process. One that comes before the watcher listens is
+    // not lost: the watcher's first look at the file sees what it was sent for.
+    let _hangups = signal(SignalKind::hangup())?;
+    let Some(app) = start(config, &mut told).await? else { return Ok(()) };
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let watcher = reload::Reloader::new(path, config::environment(), config.clone());
     let reloader = app.reloader();
@@ -37,15 +41,26 @@ async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
             tracing::error!(%error, "the configuration is no longer watched");
         }
     });
-    until_told_to_stop().await?;
+    told.wait().await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;
-    end(app).await
+    end(app, &mut told).await
+}
+
+/// Starts the gateway; `None` if it was told to stop before it had started.
+pub(super) async fn start(
+    config: &Config,
+    told: &mut StopSignal,
+) -> Result<Option<App>, StartError> {
+    tokio::select! {
+        started = App::start(config) => started.map(Some),
+        () = told.wait() => Ok(None),
+    }
 }
 
 /// Drains and stops. A second signal does not wait for the drain.
-pub(super) async fn end(app: App) -> Result<(), Failure> {
+pub(super) async fn end(app: App, told: &mut StopSignal) -> Result<(), Failure> {
     tokio::select! {
         leftovers = app.shutdown() => {
             if leftovers.is_clean() {
@@ -54,20 +69,30 @@ pub(super) async fn end(app: App) -> Result<(), Failure> {
                 Err(format!("stopped with things left over: {leftovers:?}").into())
             }
         }
-        told = until_told_to_stop() => {
-            told?;
-            Err("told to stop twice: stopped without draining".into())
-        }
+        () = told.wait() => Err("told to stop twice: stopped without draining".into()),
     }
 }
 
-/// Waits for SIGTERM or SIGINT.
-pub(super) async fn until_told_to_stop() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT. They are listened to before anything starts: until then they would end the
+/// process on the spot, whatever it had begun.
+pub(super) struct StopSignal {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignal {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    /// Waits for the next one.
+    pub(super) async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -9,6 +9,7 @@
 
 mod audit;
 mod auth;
+mod cli;
 mod config;
 mod contract;
 mod gateway;

@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// The document as it is committed.
-fn committed() -> Value {
+pub fn committed() -> Value {
     let text = fs::read_to_string(root().join("openapi/tollgate.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
