@@ -1,3 +1,4 @@
 //! The whole gateway, from outside.
 
 mod chat;
+mod span;
