@@ -14,8 +14,9 @@ TOOLS := $(TARGET)/tools
 STATE := $(TARGET)/make
 export PATH := $(TOOLS)/bin:$(PATH)
 
-# Tools that a fresh machine lacks are built once, at these versions, into target/tools.
-NEXTEST := cargo-nextest@0.9.143
+# Tools that a fresh machine lacks are built once, at these versions, into target/tools; unoptimised,
+# and nextest without its self-update, as the building takes longer than they ever run.
+NEXTEST := cargo-nextest@0.9.143 --no-default-features --features default-no-update
 DENY := cargo-deny@0.20.2
 MACHETE := cargo-machete@0.9.2
 FUZZ := cargo-fuzz@0.13.2
@@ -30,8 +31,10 @@ IMAGE ?= tollgate:dev
 
 say = @printf '\n\033[1m==> %s\033[0m\n' '$(1)'
 need = @command -v $(firstword $(subst @, ,$(1))) >/dev/null || \
-	{ echo '    $(1) is not here: building it into $(TOOLS) (once)'; \
-	  cargo install --quiet --locked --root '$(TOOLS)' $(1); }
+	{ echo '    $(firstword $(1)) is not here: building it into $(TOOLS) (once)'; \
+	  CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR='$(TOOLS)/build' \
+	    cargo install --quiet --locked --debug --root '$(TOOLS)' $(1); \
+	  rm -rf '$(TOOLS)/build'; }
 
 ##@ Use
 
@@ -53,14 +56,8 @@ image: ## Build the container image (needs docker)
 ##@ Check
 
 .PHONY: test
-test: started format-check lint doc it clients ## Everything that CI runs, with its own set-up
-	@printf '\n\033[1m==> passed\033[0m: format, clippy, rustdoc; %s; %s; %d s in all\n' \
-		"$$(cat '$(STATE)/it')" "$$(cat '$(STATE)/clients')" \
-		"$$(( $$(date +%s) - $$(cat '$(STATE)/started') ))"
-
-.PHONY: started
-started:
-	@mkdir -p '$(STATE)' && date +%s >'$(STATE)/started'
+test: ## Everything that CI runs, with its own set-up; goes on after a failure, ends with totals
+	@tests/run '$(STATE)' format-check lint doc it clients
 
 .PHONY: format-check
 format-check: ## Is every file formatted?
@@ -81,18 +78,13 @@ doc: ## rustdoc; a broken link is an error
 it: ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
 	$(call say,integration tests)
 	$(call need,$(NEXTEST))
-	@mkdir -p '$(STATE)'
-	@cargo nextest run --locked $(FILTER) 2>&1 | tee '$(STATE)/it.log'
-	@sed -nE 's/.*Summary \[[^]]*\] *[0-9/]+ tests? run: ([0-9]+ passed).*/\1 in Rust/p' \
-		'$(STATE)/it.log' | tail -n 1 >'$(STATE)/it'
+	@cargo nextest run --locked $(FILTER)
 
 .PHONY: clients
 clients: ## Real clients against a running gateway: OpenAI SDKs, EventSource, curl, schemathesis
 	$(call say,client tests)
-	@mkdir -p '$(STATE)'
 	@cargo build --quiet --locked --bin tollgate
-	@tests/clients/run 2>&1 | tee '$(STATE)/clients.log'
-	@tail -n 1 '$(STATE)/clients.log' | sed 's/passed.*/passed with real clients/' >'$(STATE)/clients'
+	@tests/clients/run
 
 .PHONY: deps
 deps: ## Dependencies: bans, licences, sources, and unused ones

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{Bucket, BucketKey, Standing};
 use crate::domain::{CallId, Denial, Kind};
 
-/// Keeps buckets. Every store passes one contract suite (`tests/it/budget.rs`).
+/// Keeps buckets. Every store passes one contract suite (`tests/it/ledger.rs`).
 #[async_trait]
 pub trait Ledger: Send + Sync {
     /// Takes one request and one slot from every bucket, or nothing at all, in one atomic step.

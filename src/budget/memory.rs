@@ -28,7 +28,7 @@ struct State {
     /// GCRA's theoretical arrival time for each requests bucket, in microseconds since `epoch`.
     arrivals: HashMap<BucketKey, u64>,
     slots_taken: HashMap<BucketKey, u32>,
-    /// The slots that each running call holds.
+    /// The slots that each running call holds; with none, it has a reservation all the same.
     held: HashMap<CallId, Vec<BucketKey>>,
 }
 
@@ -48,7 +48,7 @@ impl MemoryLedger {
         u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The state is whole between any two statements that can panic, so poison is no harm.
+    /// Nothing panics under the lock, so poison is no harm.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,6 +69,7 @@ impl Ledger for MemoryLedger {
                 return Err(Refusal::Exhausted { bucket, retry_after_micros, requests });
             }
         }
+        state.held.insert(id, Vec::new());
         for bucket in buckets {
             state.take(id, bucket, now);
         }

@@ -71,14 +71,13 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn serve_dev(config: &Config, key: &SigningKey) -> Result<(), Failure> {
-    let mut told = serve::StopSignal::listen()?;
-    let app = serve::start(config, &mut told).await.map_err(in_terms_of_options)?;
+    let mut signals = serve::Signals::listen()?;
+    let app = serve::start(config, &mut signals).await.map_err(in_terms_of_options)?;
     let Some(app) = app else { return Ok(()) };
     let token = mint::mint(key, &token_spec())?;
     let model = config.models.first().map_or("demo", |model| model.name.as_str());
     say(&welcome(app.address(), model, &token))?;
-    told.wait().await;
-    serve::end(app, &mut told).await
+    serve::end(app, signals, async || {}).await
 }
 
 /// Here the addresses are options, not keys of a configuration.

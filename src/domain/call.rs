@@ -19,10 +19,10 @@ pub struct ModelCall {
     body: Bytes,
     /// The bytes between the body's braces begin here.
     open_brace: usize,
-    is_empty_object: bool,
     model_at: Range<usize>,
     stream_at: Option<Range<usize>>,
-    stream_options_at: Option<Range<usize>>,
+    /// What has to be written where for usage to be asked for.
+    ask_usage: (Range<usize>, &'static str),
     /// The name that the caller used.
     pub model: String,
     pub stream: bool,
@@ -71,8 +71,7 @@ impl ModelCall {
     pub fn parse(body: Bytes) -> Result<Self, BodyError> {
         let text = std::str::from_utf8(&body).map_err(|_| BodyError::Json(not_utf8()))?;
         let Members(members) = serde_json::from_str(text).map_err(BodyError::Json)?;
-        let mut seen = HashSet::with_capacity(members.len());
-        if let Some((twice, _)) = members.iter().find(|(name, _)| !seen.insert(name.as_ref())) {
+        if let Some(twice) = twice(&members) {
             return Err(BodyError::Duplicate(twice.chars().take(64).collect()));
         }
         let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
@@ -89,28 +88,23 @@ impl ModelCall {
         }
         let stream_value = get("stream").filter(|value| value.get() != "null");
         let stream = stream_value.map_or(Ok(false), |value| read(value, "stream", "a boolean"))?;
-        let options_value = get("stream_options");
-        let options: Option<StreamOptions> =
-            options_value.map_or(Ok(None), |value| read(value, "stream_options", "an object"))?;
+        let open_brace = text.find('{').unwrap_or(0) + 1;
+        let usage = UsageOption::read(text, get("stream_options"), open_brace)?;
         let max_tokens = match optional(get("max_completion_tokens"), "max_completion_tokens")? {
             Some(limit) => Some(limit),
             None => optional(get("max_tokens"), "max_tokens")?,
         };
         let tools = tool_names(get("tools"), get("functions"))?;
-        let open_brace = text.find('{').unwrap_or(0) + 1;
-        let (model_at, stream_at, stream_options_at) =
-            (span(model_value), get("stream").map(span), options_value.map(span));
-        let is_empty_object = members.is_empty();
+        let (model_at, stream_at) = (span(model_value), get("stream").map(span));
 
         Ok(Self {
             open_brace,
-            is_empty_object,
             model_at,
             stream_at,
-            stream_options_at,
+            ask_usage: usage.ask,
             model,
             stream,
-            include_usage: options.is_some_and(|options| options.include_usage == Some(true)),
+            include_usage: usage.included,
             tools,
             max_tokens,
             body,
@@ -127,38 +121,30 @@ impl ModelCall {
     /// for where the answer is streamed. Every other byte is the caller's.
     #[must_use]
     pub fn to_upstream(&self, model: &str, stream: bool) -> Bytes {
-        let mut edits: Vec<(Range<usize>, String)> = Vec::with_capacity(3);
-        let mut added = String::new();
+        let mut edits: Vec<(Range<usize>, Cow<'static, str>)> = Vec::with_capacity(3);
         if model != self.model {
-            edits.push((self.model_at.clone(), quoted(model)));
+            edits.push((self.model_at.clone(), quoted(model).into()));
         }
         if stream != self.stream {
-            match &self.stream_at {
-                Some(at) => edits.push((at.clone(), stream.to_string())),
-                None => {
-                    added.push_str(if stream { "\"stream\":true," } else { "\"stream\":false," });
-                }
-            }
+            let value = if stream { "true" } else { "false" };
+            let edit = self.stream_at.clone().map(|at| (at, Cow::Borrowed(value)));
+            let added =
+                || (self.open_brace..self.open_brace, format!("\"stream\":{value},").into());
+            edits.push(edit.unwrap_or_else(added));
         }
         if stream && !self.include_usage {
-            match &self.stream_options_at {
-                Some(at) => edits.push((at.clone(), with_usage(&self.body[at.clone()]))),
-                None => added.push_str("\"stream_options\":{\"include_usage\":true},"),
-            }
+            let (at, text) = &self.ask_usage;
+            edits.push((at.clone(), (*text).into()));
         }
-        if edits.is_empty() && added.is_empty() {
+        if edits.is_empty() {
             return self.body.clone();
         }
-        if self.is_empty_object {
-            added.pop();
-        }
-        edits.push((self.open_brace..self.open_brace, added));
         edits.sort_by_key(|(at, _)| at.start);
         splice(&self.body, &edits)
     }
 }
 
-fn splice(body: &[u8], edits: &[(Range<usize>, String)]) -> Bytes {
+fn splice(body: &[u8], edits: &[(Range<usize>, Cow<'static, str>)]) -> Bytes {
     let grown: usize = edits.iter().map(|(_, text)| text.len()).sum();
     let mut out = Vec::with_capacity(body.len() + grown);
     let mut from = 0;
@@ -169,14 +155,6 @@ fn splice(body: &[u8], edits: &[(Range<usize>, String)]) -> Bytes {
     }
     out.extend_from_slice(&body[from..]);
     Bytes::from(out)
-}
-
-/// `stream_options` with `include_usage` set and its other members as they were.
-fn with_usage(options: &[u8]) -> String {
-    let mut merged: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(options).unwrap_or_default();
-    merged.insert("include_usage".to_owned(), true.into());
-    serde_json::Value::Object(merged).to_string()
 }
 
 fn quoted(text: &str) -> String {
@@ -202,12 +180,68 @@ fn read<'a, T: Deserialize<'a>>(
 }
 
 fn optional(value: Option<&RawValue>, field: &'static str) -> Result<Option<u64>, BodyError> {
-    value.map_or(Ok(None), |value| read(value, field, "a whole number of at least 0"))
+    let Some(text) = value.map(RawValue::get).filter(|text| *text != "null") else {
+        return Ok(None);
+    };
+    let whole = text.parse().ok().or_else(|| whole_float(text));
+    whole.map(Some).ok_or(BodyError::Invalid { field, expected: "a whole number of at least 0" })
 }
 
-#[derive(Deserialize)]
-struct StreamOptions {
-    include_usage: Option<bool>,
+/// To JSON, and to languages that have floats alone, `64.0` is as whole as `64`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and a limit that high limits nothing"
+)]
+fn whole_float(text: &str) -> Option<u64> {
+    let number: f64 = text.parse().ok()?;
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
+}
+
+/// `stream_options.include_usage`: is it set, and if not, how would it be?
+struct UsageOption {
+    included: bool,
+    ask: (Range<usize>, &'static str),
+}
+
+impl UsageOption {
+    fn read(body: &str, options: Option<&RawValue>, open_brace: usize) -> Result<Self, BodyError> {
+        let invalid = || BodyError::Invalid {
+            field: "stream_options",
+            expected: "an object whose `include_usage`, if any, is a boolean",
+        };
+        let ask = |ask| Ok(Self { included: false, ask });
+        let Some(options) = options else {
+            let member = "\"stream_options\":{\"include_usage\":true},";
+            return ask((open_brace..open_brace, member));
+        };
+        let at = span_in(body, options.get());
+        if options.get() == "null" {
+            return ask((at, "{\"include_usage\":true}"));
+        }
+        let members: Members<'_> = serde_json::from_str(options.get()).map_err(|_| invalid())?;
+        let Members(members) = members;
+        if twice(&members).is_some() {
+            return Err(invalid());
+        }
+        let inside = at.start + 1..at.start + 1;
+        match members.iter().find(|(name, _)| name == "include_usage") {
+            Some((_, value)) => {
+                let value_at = span_in(body, value.get());
+                let value: Option<bool> =
+                    serde_json::from_str(value.get()).map_err(|_| invalid())?;
+                Ok(Self { included: value == Some(true), ask: (value_at, "true") })
+            }
+            None if members.is_empty() => ask((inside, "\"include_usage\":true")),
+            None => ask((inside, "\"include_usage\":true,")),
+        }
+    }
+}
+
+/// A name that stands twice among an object's members.
+fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().map(|(name, _)| name.as_ref()).find(|name| !seen.insert(*name))
 }
 
 /// A tool, by every name that it could go by: what the provider makes of it is not ours to guess.

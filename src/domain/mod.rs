@@ -8,6 +8,7 @@ mod frame;
 mod id;
 mod money;
 mod trace;
+mod unescaped;
 mod usage;
 
 pub use call::{BodyError, ModelCall};
@@ -18,4 +19,5 @@ pub use frame::{CancelReason, Frame, FrameError};
 pub use id::{CallId, RequestId, StreamId};
 pub use money::{MicroUsd, Price};
 pub use trace::TraceContext;
+pub use unescaped::search_unescaped;
 pub use usage::{Usage, UsageSource};

@@ -10,7 +10,10 @@ use http::HeaderMap;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
-use crate::domain::{Caller, RequestId, TraceContext};
+use crate::{
+    domain::{Caller, RequestId, TraceContext},
+    pipeline::Failure,
+};
 
 /// Made by the outermost layer for every request, and shared by all that see the request: the
 /// limits, the handlers, and the responder that writes and audits a denial.
@@ -25,6 +28,7 @@ struct Inner {
     trace: TraceContext,
     arrived: Instant,
     caller: OnceLock<Arc<Caller>>,
+    failure: Failure,
 }
 
 impl RequestContext {
@@ -41,6 +45,7 @@ impl RequestContext {
             trace,
             arrived: Instant::now(),
             caller: OnceLock::new(),
+            failure: Failure::default(),
         }))
     }
 
@@ -65,6 +70,11 @@ impl RequestContext {
         self.0.arrived
     }
 
+    /// What made the request's call fail, once it has.
+    pub(super) fn failure(&self) -> &Failure {
+        &self.0.failure
+    }
+
     /// Known once the request is authenticated.
     pub(super) fn caller(&self) -> Option<&Arc<Caller>> {
         self.0.caller.get()
@@ -77,7 +87,7 @@ impl RequestContext {
 }
 
 /// The address of the client: the peer's, or, where the peer is a trusted proxy, the last one in
-/// `X-Forwarded-For` that is not.
+/// `X-Forwarded-For` that is none.
 pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpAddr> {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical();
     let is_trusted = |address: &IpAddr| trusted.iter().any(|net| net.contains(address));
@@ -87,7 +97,7 @@ pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpA
     // Read from the end: what stands before the first untrusted address is that one's own word.
     let mut client = peer;
     for hop in forwarded_for(request.headers()).rev() {
-        let Ok(address) = hop.parse::<IpAddr>() else { break };
+        let Some(address) = parse_hop(hop) else { break };
         client = address.to_canonical();
         if !is_trusted(&client) {
             break;
@@ -96,7 +106,15 @@ pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpA
     Some(client)
 }
 
-fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &str> {
+/// Every hop by itself: what a stranger wrote into the header must not spoil what a proxy added.
+fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &[u8]> {
     let values = headers.get_all("x-forwarded-for").iter();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+}
+
+/// Some proxies write the port too.
+fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
+    let hop = std::str::from_utf8(hop).ok()?.trim();
+    let with_port = || hop.parse().ok().map(|address: SocketAddr| address.ip());
+    hop.parse().ok().or_else(with_port)
 }

@@ -9,6 +9,7 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt as _;
+use tokio::time::Instant;
 
 use super::{ApiError, AppState, context::RequestContext};
 use crate::{
@@ -46,24 +47,25 @@ impl<S: Sync> FromRequestParts<S> for Call {
                 address: context.address(),
                 trace: context.trace(),
                 arrived: context.arrived(),
+                failure: context.failure().clone(),
             },
         })
     }
 }
 
-/// The `{id}` of a route's path, percent-decoded.
+/// The one parameter in a route's path.
 #[derive(Debug)]
-pub struct Id(pub String);
+pub struct PathId(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let id = Path::<String>::from_request_parts(parts, state).await;
-        id.map(|Path(id)| Self(id)).map_err(|_| {
-            let message = "The id in the path is not UTF-8.";
-            Denial::new(Kind::InvalidRequest, message).with_param("id").into()
-        })
+        let Path(id) = Path::from_request_parts(parts, state).await.map_err(|_| {
+            let denial = Denial::new(Kind::InvalidRequest, "The id in the path is not UTF-8.");
+            ApiError::from(denial.with_param("id"))
+        })?;
+        Ok(Self(id))
     }
 }
 
@@ -79,7 +81,7 @@ impl FromRequest<AppState> for ChatBody {
             let message = "Send the body as JSON, with `content-type: application/json`.";
             return Err(ApiError::new(Kind::UnsupportedMediaType, message));
         }
-        let body = read_body(request, state).await?;
+        let body = read_in_time(request, state).await?;
         ModelCall::parse(body).map(Self).map_err(|error| {
             let (kind, message) = match &error {
                 crate::domain::BodyError::Json(_) => (Kind::InvalidJson, error.to_string()),
@@ -103,6 +105,17 @@ fn is_json(headers: &HeaderMap) -> bool {
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json"
         || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+/// The whole body. A byte now and then is in time for each piece, and would never come to an end.
+async fn read_in_time(request: Request, state: &AppState) -> Result<Bytes, ApiError> {
+    let context = request.extensions().get::<RequestContext>();
+    let arrived = context.map_or_else(Instant::now, RequestContext::arrived);
+    let deadline = arrived + state.gateway().request_timeout;
+    tokio::time::timeout_at(deadline, read_body(request, state)).await.unwrap_or_else(|_| {
+        let message = "The request's body did not come in time (request_timeout_s).";
+        Err(ApiError::new(Kind::RequestTimeout, message))
+    })
 }
 
 /// The whole body, within its bounds of size and of time between two pieces.

@@ -2,8 +2,7 @@
 //!
 //! | layer | why there |
 //! | --- | --- |
-//! | `respond` | outermost: whatever happens further in, its answer is written, audited and traced here |
-//! | `CatchPanic` | a handler's panic is an answer like any other |
+//! | `respond` | outermost: whatever happens further in, a panic too, its answer is written, audited and traced here |
 //! | `shed` | beyond `max_in_flight` nothing is worth any work |
 //! | per address | before authentication, which costs a signature check |
 //! | `authenticate` | who calls; only on governed routes |
@@ -11,17 +10,27 @@
 //!
 //! What needs the decoded call is no layer but a stage of the story: see [`crate::pipeline`].
 
-use std::{any::Any, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    hash::{Hash, Hasher},
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
     extract::{MatchedPath, Request, State},
-    middleware::Next,
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
+    routing::Route,
 };
+use futures_util::FutureExt as _;
 use governor::{clock::QuantaInstant, middleware::NoOpMiddleware};
-use http::{HeaderMap, HeaderValue, uri::Scheme};
+use http::{HeaderMap, HeaderValue, StatusCode, uri::Scheme};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::{Layer, Service, ServiceBuilder};
 use tower_governor::{
     GovernorError, GovernorLayer,
     governor::{GovernorConfig, GovernorConfigBuilder},
@@ -36,27 +45,70 @@ use super::{
 };
 use crate::{
     audit::{Entry, EntryKind},
-    domain::{Denial, Kind, RequestId, TraceContext},
+    domain::{Caller, Denial, Kind, RequestId, TraceContext},
     telemetry::{ServerStart, server_span},
 };
 
+/// The layers that every request passes, outermost first.
+///
+/// As one stack: `Router` clones what each of its layers wraps for every request, boxes included,
+/// which makes many layers on it cost their square.
+pub(super) fn outer(state: &AppState, sweeper: &Sweeper) -> impl RouteLayer {
+    ServiceBuilder::new()
+        .layer(from_fn_with_state(state.clone(), respond))
+        .layer(from_fn_with_state(state.clone(), shed))
+        .layer(per_address(state.settings(), sweeper))
+}
+
+/// The layers of routes that take a token, outermost first.
+pub(super) fn governed(state: &AppState, sweeper: &Sweeper) -> impl RouteLayer {
+    ServiceBuilder::new()
+        .layer(from_fn_with_state(state.clone(), authenticate))
+        .layer(per_caller(state.settings(), sweeper))
+}
+
+/// What `Router` takes as a layer.
+pub(super) trait RouteLayer:
+    Layer<Route, Service: RouteService> + Clone + Send + Sync + 'static
+{
+}
+
+impl<L> RouteLayer for L where L: Layer<Route, Service: RouteService> + Clone + Send + Sync + 'static
+{}
+
+/// What a [`RouteLayer`] makes of a route.
+pub(super) trait RouteService:
+    Service<Request, Response: IntoResponse, Error: Into<Infallible>, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> RouteService for S where
+    S: Service<Request, Response: IntoResponse, Error: Into<Infallible>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Makes the request's context, and its answer's headers; writes and audits what is refused.
-pub(super) async fn respond(
-    State(state): State<AppState>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+async fn respond(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map(MatchedPath::as_str);
     let path = request.uri().path().to_owned();
     let headers = request.headers();
     let request_id = header(headers, "x-request-id").and_then(RequestId::from_caller);
     let request_id = request_id.unwrap_or_else(RequestId::generate);
+    let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
     let span = server_span(&ServerStart {
         method: request.method().as_str(),
         route,
         path: &path,
-        scheme: if is_tls(&request) { "https" } else { "http" },
+        scheme: if is_tls { "https" } else { "http" },
         request_id: &request_id,
         remote: header(headers, "traceparent").and_then(TraceContext::parse),
     });
@@ -68,19 +120,17 @@ pub(super) async fn respond(
     );
     request.extensions_mut().insert(context.clone());
 
-    let mut response = next.run(request).instrument(span.span().clone()).await;
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let answered = answered.instrument(span.span().clone()).await;
+    let mut response = answered.unwrap_or_else(|_| panicked());
     let failure = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &failure {
         error::render(error, &path, &mut response);
         record(&state, &context, error);
     }
     put_ids(&context, response.headers_mut());
-    watch::until_sent(response, span, failure.map(|error| error.denial().kind.code()))
-}
-
-/// The listener says how the request came.
-fn is_tls(request: &Request) -> bool {
-    request.extensions().get::<Scheme>() == Some(&Scheme::HTTPS)
+    let refusal = failure.map(|error| error.denial().kind.code());
+    watch::until_sent(response, span, refusal, context.failure())
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -123,14 +173,14 @@ fn record(state: &AppState, context: &RequestContext, error: &ApiError) {
 }
 
 /// A panic's answer. What it said is in the log, by the panic hook, not here.
-pub(super) fn panicked(_: Box<dyn Any + Send + 'static>) -> http::Response<Body> {
+fn panicked() -> Response {
     let message = "The gateway failed; the request id finds it in the log.";
     ApiError::new(Kind::Internal, message).into_response()
 }
 
 /// Turns requests away while as many are in flight as may be. A streamed answer is in flight
 /// until it ends.
-pub(super) async fn shed(State(state): State<AppState>, request: Request, next: Next) -> Response {
+async fn shed(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let Ok(permit) = Arc::clone(state.in_flight()).try_acquire_owned() else {
         let message = "The gateway has as many requests as it can take; try again.";
         let denial = Denial::new(Kind::Overloaded, message).with_retry_after_ms(1_000);
@@ -142,7 +192,7 @@ pub(super) async fn shed(State(state): State<AppState>, request: Request, next: 
 }
 
 /// Lets in only requests with a valid token, and makes their caller known.
-pub(super) async fn authenticate(
+async fn authenticate(
     State(state): State<AppState>,
     request: Request,
     next: Next,
@@ -156,7 +206,7 @@ pub(super) async fn authenticate(
 
 /// A limit's key is the client's address. IPv6 networks are counted whole: a /64 is one customer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ByAddress;
+struct ByAddress;
 
 impl KeyExtractor for ByAddress {
     type Key = Option<IpAddr>;
@@ -172,28 +222,51 @@ impl KeyExtractor for ByAddress {
 
 /// A limit's key is the caller's subject at its issuer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ByCaller;
+struct ByCaller;
 
-impl KeyExtractor for ByCaller {
-    type Key = Option<(String, String)>;
+/// A caller, told apart by issuer and subject alone.
+#[derive(Debug, Clone)]
+struct CallerKey(Arc<Caller>);
 
-    fn extract<T>(&self, request: &http::Request<T>) -> Result<Self::Key, GovernorError> {
-        let context = request.extensions().get::<RequestContext>();
-        let caller = context.and_then(RequestContext::caller);
-        Ok(caller.map(|caller| (caller.issuer.clone(), caller.subject.clone())))
+impl CallerKey {
+    fn parts(&self) -> (&str, &str) {
+        (&self.0.issuer, &self.0.subject)
     }
 }
 
-pub(super) type Limit<K> = GovernorLayer<K, NoOpMiddleware<QuantaInstant>, Body>;
+impl PartialEq for CallerKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for CallerKey {}
+
+impl Hash for CallerKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl KeyExtractor for ByCaller {
+    type Key = Option<CallerKey>;
+
+    fn extract<T>(&self, request: &http::Request<T>) -> Result<Self::Key, GovernorError> {
+        let context = request.extensions().get::<RequestContext>();
+        Ok(context.and_then(RequestContext::caller).cloned().map(CallerKey))
+    }
+}
+
+type Limit<K> = GovernorLayer<K, NoOpMiddleware<QuantaInstant>, Body>;
 
 /// Requests a second for each address.
-pub(super) fn per_address(settings: &Settings, sweeper: &Sweeper) -> Limit<ByAddress> {
+fn per_address(settings: &Settings, sweeper: &Sweeper) -> Limit<ByAddress> {
     let (rate, burst) = (settings.address_requests_per_second, settings.address_burst);
     limit(ByAddress, rate, burst, sweeper)
 }
 
 /// Requests a second for each caller.
-pub(super) fn per_caller(settings: &Settings, sweeper: &Sweeper) -> Limit<ByCaller> {
+fn per_caller(settings: &Settings, sweeper: &Sweeper) -> Limit<ByCaller> {
     let (rate, burst) = (settings.caller_requests_per_second, settings.caller_burst);
     limit(ByCaller, rate, burst, sweeper)
 }
@@ -229,11 +302,7 @@ fn refuse(error: GovernorError) -> http::Response<Body> {
             let denial = Denial::new(Kind::RateLimited, message);
             ApiError::from(denial.with_retry_after_ms(retry_after_ms)).into_response()
         }
-        // Our extractors find a key for every request.
-        GovernorError::UnableToExtractKey | GovernorError::Other { .. } => {
-            let message = "The gateway failed; the request id finds it in the log.";
-            ApiError::new(Kind::Internal, message).into_response()
-        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 

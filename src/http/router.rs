@@ -2,12 +2,11 @@
 
 use axum::{
     Router,
-    middleware::{from_fn_with_state, map_response},
+    middleware::map_response,
     response::{IntoResponse as _, Response},
     routing::get,
 };
 use http::{HeaderValue, StatusCode, header};
-use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::{Config, SwaggerUi};
@@ -37,9 +36,7 @@ pub fn api() -> OpenApiRouter<AppState> {
 /// What is served on `server.listen`.
 pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
     let (governed, _) = api().split_for_parts();
-    let governed = governed
-        .route_layer(layers::per_caller(state.settings(), sweeper))
-        .route_layer(from_fn_with_state(state.clone(), layers::authenticate));
+    let governed = governed.route_layer(layers::governed(&state, sweeper));
     // Open to all: GET /openapi.json and /docs. The page would show strangers' servers a badge.
     let page = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
     let open = SwaggerUi::new("/docs").url("/openapi.json", openapi::document()).config(page);
@@ -49,10 +46,7 @@ pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
         .merge(open)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(layers::per_address(state.settings(), sweeper))
-        .layer(from_fn_with_state(state.clone(), layers::shed))
-        .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(from_fn_with_state(state.clone(), layers::respond))
+        .layer(layers::outer(&state, sweeper))
         .with_state(state)
 }
 

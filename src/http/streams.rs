@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     ApiError, AppState,
-    extract::{Call, ChatBody, Id},
+    extract::{Call, ChatBody, PathId},
     openai::chat::{lost, put, whole},
     openapi::{
         answer::{self, Errors, ErrorsOfOne},
@@ -74,7 +74,7 @@ pub async fn create_stream(
     tag = "streams",
     params(
         ("id" = String, Path, description = "`x-stream-id`", example = "0192f0c1-a6b2-7c3d-8e4f-5a6b7c8d9e0f"),
-        ("last-event-id" = Option<u64>, Header, description = "The last frame's `seq` that was seen; without it, from the first on", example = 41),
+        ("last-event-id" = Option<u64>, Header, nullable = false, description = "The last frame's `seq` that was seen; without it, from the first on", example = 41),
     ),
     responses(
         answer::NativeRest,
@@ -87,7 +87,7 @@ pub async fn create_stream(
 pub async fn resume_stream(
     State(state): State<AppState>,
     call: Call,
-    Id(id): Id,
+    PathId(id): PathId,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let stream = find(&state, &call, &id)?;
@@ -119,7 +119,7 @@ pub async fn resume_stream(
 pub async fn cancel_stream(
     State(state): State<AppState>,
     call: Call,
-    Id(id): Id,
+    PathId(id): PathId,
 ) -> Result<StatusCode, ApiError> {
     find(&state, &call, &id)?.cancel();
     Ok(StatusCode::ACCEPTED)

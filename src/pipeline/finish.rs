@@ -45,6 +45,16 @@ impl Ending {
         }
     }
 
+    /// The stable code of what went wrong. To cancel a call is not to fail it.
+    pub(super) fn failure(&self) -> Option<&'static str> {
+        match self {
+            Self::Completed | Self::Canceled(_) => None,
+            Self::RefusedUpstream { .. } | Self::Denied(_) | Self::Failed(_) => {
+                Some(self.outcome())
+            }
+        }
+    }
+
     const fn entry_kind(&self) -> EntryKind {
         match self {
             Self::Denied(_) => EntryKind::Denied,
@@ -168,8 +178,14 @@ impl OpenCall {
     }
 
     /// Writes the terminal row, and ends the span.
-    pub(super) async fn record(self, audit: &Audit, ending: &Ending) {
-        audit.record(self.terminal_entry(ending)).await;
+    pub(super) async fn record(self: Box<Self>, audit: &Audit, ending: &Ending) {
+        let row = self.terminal_entry(ending);
+        if ending.outcome() == Kind::AuditUnavailable.code() {
+            // The trail takes no entries: don't let those it turned away wait for it in turn.
+            audit.denied(row);
+        } else {
+            audit.record(row).await;
+        }
         self.end_span(ending);
     }
 
@@ -183,7 +199,7 @@ impl OpenCall {
         entry.cost = usage.and_then(|(usage, _)| self.cost(&usage));
         entry.outcome = Some(ending.outcome());
         entry.status = Some(ending.status());
-        entry.finish_reason = self.progress.finish_reasons.values().next().cloned();
+        entry.finish_reason = self.progress.finish_reasons().next().map(str::to_owned);
         entry.latency = Some(self.context.arrived.elapsed());
         entry.time_to_first = self.progress.time_to_first;
         entry.redactions = (!self.redactions.is_empty())
@@ -192,10 +208,9 @@ impl OpenCall {
         entry
     }
 
-    fn end_span(mut self, ending: &Ending) {
+    fn end_span(mut self: Box<Self>, ending: &Ending) {
         let Some(span) = self.span.take() else { return };
-        let reasons: Vec<&str> =
-            self.progress.finish_reasons.values().map(String::as_str).collect();
+        let reasons: Vec<&str> = self.progress.finish_reasons().collect();
         span.end_model(&ModelEnd {
             response_model: self.progress.response_model.as_deref(),
             response_id: self.progress.response_id.as_deref(),

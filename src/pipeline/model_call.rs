@@ -1,17 +1,23 @@
 //! A model call, from its authorization to its end.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
 use tracing::Instrument as _;
 
-use super::{Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot, route, stage};
+use super::{
+    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, stage,
+};
 use crate::{
     budget::{Bucket, Standing},
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, EventStream, Reply, sse::Event},
+    redact::RedactError,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
     },
@@ -19,6 +25,9 @@ use crate::{
 
 /// Batches of a stream that may wait for a client that reads slowly.
 const BATCHES_IN_FLIGHT: usize = 8;
+
+/// How long a client that does not read may keep the end of its call from being said.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A call's answer, as far as it decides the response's head.
 #[derive(Debug)]
@@ -62,7 +71,7 @@ pub fn start_chat(
     let stream = call.stream;
     let outlet =
         stream.then(|| Outlet::Passthrough(PassthroughWriter::new(sender, call.include_usage)));
-    let open = OpenCall::new(context, authorized.model(), None);
+    let open = Box::new(OpenCall::new(context, authorized.model(), None));
     (spawn(gateway, snapshot, authorized, open, lifeline, outlet, stream), receiver)
 }
 
@@ -76,14 +85,14 @@ pub fn start_native(
     context: CallContext,
     authorized: Authorized<ModelCall>,
 ) -> Result<(Started, Arc<NativeStream>, Option<Reader>), HubFull> {
-    let stream = gateway.hub.open(Owner::from(&*context.caller))?;
+    let owner = Owner::from(&*context.caller);
+    let writer = NativeWriter::open(&gateway.hub, owner, authorized.model().name.clone())?;
+    let stream = Arc::clone(writer.stream());
     // Read from the start on, so that the stream is not an orphan before its first frame.
     let reader = stream.read_after(0).ok();
-    let model = authorized.model().name.clone();
-    let writer = NativeWriter::new(Arc::clone(&gateway.hub), Arc::clone(&stream), model);
     let orphan_timeout = gateway.orphan_timeout;
     let lifeline = Lifeline::Stream { stream: Arc::clone(&stream), orphan_timeout };
-    let open = OpenCall::new(context, authorized.model(), Some(stream.id()));
+    let open = Box::new(OpenCall::new(context, authorized.model(), Some(stream.id())));
     let outlet = Some(Outlet::Native(writer));
     let started = spawn(gateway, snapshot, authorized, open, lifeline, outlet, true);
     Ok((started, stream, reader))
@@ -93,7 +102,7 @@ fn spawn(
     gateway: &Arc<Gateway>,
     snapshot: Arc<Snapshot>,
     authorized: Authorized<ModelCall>,
-    open: OpenCall,
+    open: Box<OpenCall>,
     lifeline: Lifeline,
     outlet: Option<Outlet>,
     stream: bool,
@@ -118,21 +127,25 @@ impl Telling {
     /// Tells the story, unless something cuts it short, and ends the call either way.
     async fn run(
         mut self,
-        mut open: OpenCall,
+        mut open: Box<OpenCall>,
         authorized: Authorized<ModelCall>,
         lifeline: Lifeline,
     ) {
         let gateway = Arc::clone(&self.gateway);
+        let deadline = Instant::now() + gateway.request_timeout;
+        // Boxed, or every move of this task would copy all that the story may ever hold.
+        let story = Box::pin(self.story(&mut open, authorized));
         let ending = tokio::select! {
             biased;
             reason = lifeline.cut() => Ending::Canceled(reason),
             () = gateway.abort.cancelled() => Ending::Failed(shutting_down()),
-            () = tokio::time::sleep(gateway.request_timeout) => Ending::Failed(too_long()),
-            told = AssertUnwindSafe(self.story(&mut open, authorized)).catch_unwind() => {
+            () = sleep_until(deadline) => Ending::Failed(too_long()),
+            told = AssertUnwindSafe(story).catch_unwind() => {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(panicked()))).unwrap_or_else(|ending| ending)
             }
         };
         drop(lifeline);
+        open.context.failure.note(&ending);
         open.settle().await;
         let conclusion = open.conclusion(&ending);
         let answer = self.answer.take().map(Head::Complete).or_else(|| {
@@ -151,6 +164,12 @@ impl Telling {
                 outlet.conclude(&conclusion).await;
             }
         };
+        let told = async {
+            tokio::select! {
+                () = told => {}
+                () = out_of_time(&gateway, deadline) => {}
+            }
+        };
         tokio::join!(told, open.record(&gateway.audit, &ending));
     }
 
@@ -163,15 +182,19 @@ impl Telling {
         let buckets = self.buckets(open, &authorized)?;
         self.write_intent(open).await?;
         self.reserve(open, &buckets).await?;
-        let redacted = stage::redact(&self.snapshot, authorized)
-            .map_err(|error| Ending::Denied(error.to_denial()))?;
-        open.redactions.clone_from(redacted.counts());
+        let redacted = stage::redact(&self.snapshot, authorized);
+        open.redactions =
+            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
+        let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
         let reply = route::send(&redacted, open, self.stream)
             .await
             .map_err(|error| Ending::Failed(error.to_denial()))?;
         match reply {
             Reply::Complete(complete) => Ok(self.keep(open, complete)),
             Reply::Stream(opened) => {
+                if let Some(outlet) = &self.outlet {
+                    outlet.begin();
+                }
                 self.send_head(Head::Stream);
                 self.pump(open, opened.first, opened.rest).await
             }
@@ -255,23 +278,42 @@ impl Telling {
     async fn carry(&mut self, open: &mut OpenCall, batch: &[Event]) -> Result<(), Ending> {
         let Some(outlet) = &mut self.outlet else { return Ok(()) };
         for event in batch {
-            if event.data.as_ref() == b"[DONE]" {
+            if event.is_done() {
                 open.progress.done = true;
                 break;
             }
-            let view = ChunkView::parse(&event.data).map_err(|error| {
-                tracing::warn!(%error, "a chunk is not understood");
-                Ending::Failed(Denial::new(
-                    Kind::UpstreamInvalid,
-                    "The model's provider sent a chunk that is not understood.",
-                ))
-            })?;
-            open.progress.note(&view);
-            outlet.push(event, &view);
+            if event.data.trim_ascii().is_empty() {
+                continue;
+            }
+            let view = ChunkView::parse(&event.data).map_err(|error| not_understood(&error))?;
+            if view.is_blank() && event.name.is_some() {
+                // A ping, or an error that is not in the shape of one.
+                open.progress.failed |= event.is_named_error();
+            } else {
+                open.progress.note(&view);
+                outlet.push(event, &view).map_err(|error| {
+                    tracing::warn!(%error, "a stream cannot be passed on whole");
+                    Ending::Failed(Denial::new(
+                        Kind::UpstreamInvalid,
+                        "The model's provider sent larger tool calls than can be passed on.",
+                    ))
+                })?;
+            }
+            if open.progress.failed {
+                break;
+            }
         }
         let gone = |_| Ending::Canceled(crate::domain::CancelReason::HungUp);
         outlet.flush().await.map_err(gone)
     }
+}
+
+async fn out_of_time(gateway: &Gateway, deadline: Instant) {
+    tokio::select! {
+        () = gateway.abort.cancelled() => {}
+        () = sleep_until(deadline) => {}
+    }
+    tokio::time::sleep(LAST_WORDS).await;
 }
 
 fn shutting_down() -> Denial {
@@ -286,6 +328,14 @@ fn too_long() -> Denial {
 fn panicked() -> Denial {
     tracing::error!("the story of a call panicked: a bug");
     Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
+}
+
+/// What the parser says of the chunk may quote it, so only the place is logged.
+fn not_understood(error: &serde_json::Error) -> Ending {
+    let (kind, column) = (error.classify(), error.column());
+    tracing::warn!(?kind, column, "a chunk is not understood");
+    let message = "The model's provider sent a chunk that is not understood.";
+    Ending::Failed(Denial::new(Kind::UpstreamInvalid, message))
 }
 
 fn cut_short() -> Denial {

@@ -7,19 +7,22 @@ use crate::{
     provider::{ChunkView, Complete, CompletionView},
 };
 
-/// Choices whose finish reasons are kept.
-const MAX_CHOICES: usize = 16;
+/// Choices that are kept account of: `OpenAI`'s own bound on `n`.
+const MAX_CHOICES: usize = 128;
+/// Of what a provider says for us to record, no more is kept.
+const MAX_TEXT_BYTES: usize = 128;
 
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes that were sent to a provider; 0 if none has seen the call.
+    /// Bytes that were sent to providers which may charge for them; 0 if none has seen the call.
     pub sent_bytes: usize,
     pub time_to_first: Option<Duration>,
     /// What the provider says it has spent; the last word counts.
     pub reported: Option<Usage>,
     pub response_id: Option<String>,
     pub response_model: Option<String>,
-    pub finish_reasons: BTreeMap<u64, String>,
+    /// Every choice that was begun, and why it ended, if it did.
+    choices: BTreeMap<u64, Option<String>>,
     /// Bytes that the model wrote, in all choices.
     pub written_bytes: usize,
     /// The provider sent an error in the middle of its stream.
@@ -31,8 +34,8 @@ pub struct Progress {
 impl Progress {
     pub(super) fn note(&mut self, view: &ChunkView<'_>) {
         if self.response_id.is_none() {
-            self.response_id = view.id.as_deref().map(str::to_owned);
-            self.response_model = view.model.as_deref().map(str::to_owned);
+            self.response_id = view.id.as_deref().map(short);
+            self.response_model = view.model.as_deref().map(short);
         }
         if let Some(usage) = view.usage() {
             self.reported = Some(usage);
@@ -42,30 +45,31 @@ impl Progress {
             if let Some(delta) = &choice.delta {
                 self.written_bytes += delta.written_bytes();
             }
-            if let Some(reason) = choice.finish_reason.as_deref()
-                && self.finish_reasons.len() < MAX_CHOICES
-            {
-                self.finish_reasons.insert(choice.index, reason.to_owned());
-            }
+            self.note_choice(choice.index, choice.finish_reason.as_deref());
+        }
+    }
+
+    fn note_choice(&mut self, index: u64, finish_reason: Option<&str>) {
+        if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
+            return;
+        }
+        let ended = self.choices.entry(index).or_default();
+        if let Some(reason) = finish_reason {
+            *ended = Some(short(reason));
         }
     }
 
     pub(super) fn note_complete(&mut self, complete: &Complete) {
         if complete.status >= 400 {
-            // Refused: nothing was spent that anybody told us of.
-            self.sent_bytes = 0;
             return;
         }
         self.written_bytes = complete.body.len();
         let Ok(view) = serde_json::from_slice::<CompletionView<'_>>(&complete.body) else { return };
-        self.response_id = view.id.map(std::borrow::Cow::into_owned);
-        self.response_model = view.model.map(std::borrow::Cow::into_owned);
+        self.response_id = view.id.as_deref().map(short);
+        self.response_model = view.model.as_deref().map(short);
         self.reported = view.usage.map(Usage::from);
-        let choices = view.choices.into_iter().flatten().take(MAX_CHOICES);
-        for (index, choice) in (0..).zip(choices) {
-            if let Some(reason) = choice.finish_reason {
-                self.finish_reasons.insert(index, reason.into_owned());
-            }
+        for (index, choice) in (0..).zip(view.choices.iter().flatten()) {
+            self.note_choice(index, choice.finish_reason.as_deref());
         }
     }
 
@@ -90,6 +94,15 @@ impl Progress {
     /// Has every choice that we know of ended in its own time?
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.done || !self.finish_reasons.is_empty()
+        self.done || (!self.choices.is_empty() && self.choices.values().all(Option::is_some))
     }
+
+    /// Why the choices ended that did, in their order.
+    pub fn finish_reasons(&self) -> impl Iterator<Item = &str> {
+        self.choices.values().flatten().map(String::as_str)
+    }
+}
+
+fn short(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
 }

@@ -51,7 +51,8 @@ async fn attempt(
         parent: open.context.trace,
     });
     let body = call.call().to_upstream(&route.model, stream);
-    open.progress.sent_bytes = body.len();
+    let sent_before = open.progress.sent_bytes;
+    open.progress.sent_bytes += body.len();
     let request = ProviderRequest {
         body,
         stream,
@@ -65,10 +66,16 @@ async fn attempt(
             tracing::warn!(provider = route.provider.name(), %error, "no answer");
             if matches!(error, ProviderError::Connect { .. }) {
                 // It never left.
-                open.progress.sent_bytes = 0;
+                open.progress.sent_bytes = sent_before;
             }
         }
-        Ok(_) => open.progress.time_to_first = Some(open.context.arrived.elapsed()),
+        Ok(answer) => {
+            if matches!(answer, Reply::Complete(complete) if complete.status >= 400) {
+                // Refused: nothing was spent that anybody told us of.
+                open.progress.sent_bytes = sent_before;
+            }
+            open.progress.time_to_first = Some(open.context.arrived.elapsed());
+        }
     }
     reply
 }
@@ -77,7 +84,7 @@ async fn attempt(
 fn is_worth_another(reply: &Result<Reply, ProviderError>) -> bool {
     match reply {
         Ok(Reply::Complete(complete)) => {
-            matches!(complete.status, 401 | 403 | 404 | 408 | 429 | 500..)
+            matches!(complete.status, 401..=404 | 408 | 429 | 500..)
         }
         Ok(Reply::Stream(_)) => false,
         Err(_) => true,

@@ -1,6 +1,7 @@
 //! What the gateway reads of a chat completion and of its chunks, borrowed from their bytes.
 //!
-//! Fields that we don't read are skipped, not checked: they pass through as they came.
+//! Fields that we don't read are skipped, not checked: they pass through as they came. So do those
+//! that we do read and that have another type than we know: providers have ideas of their own.
 
 use std::borrow::Cow;
 
@@ -78,20 +79,20 @@ pub struct FunctionDelta<'a> {
 /// A whole `chat.completion`, as far as it is read.
 #[derive(Debug, Default, Deserialize)]
 pub struct CompletionView<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
     pub id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
     pub model: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
     pub choices: Option<Vec<CompletionChoice<'a>>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub usage: Option<UsageView>,
 }
 
 /// One of a whole completion's `choices`.
 #[derive(Debug, Deserialize)]
 pub struct CompletionChoice<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient")]
     pub finish_reason: Option<Cow<'a, str>>,
 }
 
@@ -135,9 +136,26 @@ impl From<UsageView> for Usage {
 
 impl<'a> ChunkView<'a> {
     /// # Errors
-    /// Where the data is no JSON object, or a field that we read has another type than it must.
+    /// Where the data is no JSON object, or its `choices` are no array of objects.
     pub fn parse(data: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(data)
+        if data.trim_ascii_start().first() != Some(&b'{') {
+            return Err(serde::de::Error::custom("it is no object"));
+        }
+        match serde_json::from_slice(data) {
+            Err(error) if error.is_data() => serde_json::from_slice(data).map(Self::of_odd),
+            parsed => parsed,
+        }
+    }
+
+    fn of_odd(odd: OddChunk<'a>) -> Self {
+        Self {
+            id: read(odd.id),
+            model: read(odd.model),
+            created: read(odd.created),
+            choices: odd.choices.map(|choices| choices.into_iter().map(Choice::of_odd).collect()),
+            usage: odd.usage,
+            error: odd.error,
+        }
     }
 
     /// The choices, none where there is no such field.
@@ -153,11 +171,87 @@ impl<'a> ChunkView<'a> {
         view.map(Usage::from)
     }
 
+    /// Is it a usage and nothing else, as comes last where usage was asked for?
+    #[must_use]
+    pub fn is_count(&self) -> bool {
+        self.usage.is_some_and(|usage| usage.get() != "null")
+            && self.choices().is_empty()
+            && !self.is_error()
+    }
+
+    /// Has it none of the fields that a chunk has?
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.choices.is_none() && self.usage.is_none() && self.error.is_none()
+    }
+
     /// Is there an `error` that is not null?
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.error.is_some_and(|error| error.get() != "null")
     }
+}
+
+/// A chunk of which some field is not what we know it as.
+#[derive(Deserialize)]
+struct OddChunk<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    created: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    choices: Option<Vec<OddChoice<'a>>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct OddChoice<'a> {
+    #[serde(borrow, default)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    finish_reason: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct OddDelta<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tool_calls: Option<&'a RawValue>,
+}
+
+impl<'a> Choice<'a> {
+    fn of_odd(odd: OddChoice<'a>) -> Self {
+        Self {
+            index: read(odd.index).unwrap_or(0),
+            delta: read(odd.delta).map(|delta: OddDelta<'a>| Delta {
+                content: read(delta.content),
+                reasoning: read(delta.reasoning),
+                reasoning_content: read(delta.reasoning_content),
+                refusal: read(delta.refusal),
+                tool_calls: read(delta.tool_calls),
+            }),
+            finish_reason: read(odd.finish_reason),
+        }
+    }
+}
+
+/// The value, if it is there and of the type that we know.
+fn read<'a, T: Deserialize<'a>>(value: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(value?.get()).ok()
 }
 
 impl Delta<'_> {
@@ -175,6 +269,16 @@ impl Delta<'_> {
             .sum();
         text + calls
     }
+}
+
+/// `None` for a field of another type than we know.
+fn lenient<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let value: &RawValue = Deserialize::deserialize(deserializer)?;
+    Ok(read(Some(value)))
 }
 
 /// `Some` for a field that is there, even if it is null.

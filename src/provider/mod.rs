@@ -5,6 +5,7 @@
 
 mod chunk;
 mod error;
+mod key;
 mod openai;
 mod registry;
 mod scripted;

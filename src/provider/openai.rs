@@ -1,20 +1,20 @@
 //! Any server that speaks `OpenAI`'s chat completions over HTTP.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderName,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
 };
 use reqwest::{Client, Response, redirect};
-use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, Sleep};
 
 use super::{
     Complete, EventStream, Opened, Phase, Provider, ProviderError, ProviderRequest, Reply,
+    key::Key,
     sse::{Decoder, Event},
 };
 use crate::config::ProviderConfig;
@@ -41,16 +41,10 @@ const PASSED_ON: [HeaderName; 4] = [
 pub struct OpenAi {
     name: String,
     url: reqwest::Url,
-    key: Option<Key>,
+    key: Option<Arc<Key>>,
     client: Client,
     first_token_timeout: Duration,
     idle_timeout: Duration,
-}
-
-struct Key {
-    secret: SecretString,
-    /// `Bearer <key>`, marked sensitive.
-    header: HeaderValue,
 }
 
 impl std::fmt::Debug for OpenAi {
@@ -66,7 +60,7 @@ impl OpenAi {
         let base = config.base_url.as_deref().ok_or("base_url is missing")?;
         let url = format!("{}/chat/completions", base.trim_end_matches('/'));
         let url = reqwest::Url::parse(&url).map_err(|error| format!("base_url: {error}"))?;
-        let key = config.api_key.clone().map(Key::new).transpose()?;
+        let key = config.api_key.clone().map(Key::new).transpose()?.map(Arc::new);
         let client = Client::builder()
             .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
@@ -123,52 +117,70 @@ impl OpenAi {
         ProviderError::Invalid { provider: self.name.clone(), cause: cause.into() }
     }
 
-    /// Head and first events of a stream, or a whole answer.
-    async fn begin(&self, request: &ProviderRequest) -> Result<Reply, ProviderError> {
+    /// Head and first events of a stream, or the head of a whole answer.
+    async fn begin(&self, request: &ProviderRequest) -> Result<Begun, ProviderError> {
         let response = self.post(request).await?;
         let status = response.status();
         if status.is_redirection() || status.is_informational() {
             return Err(self.invalid(format!("it answered {status}")));
         }
         if !request.stream || !status.is_success() {
-            return self.complete(response).await.map(Reply::Complete);
+            return Ok(Begun::Complete(response));
         }
         if !is_event_stream(response.headers()) {
             return Err(self.invalid("a stream was asked for, and the answer is none"));
         }
         let mut rest = HttpEvents::new(self, response);
         match rest.next().await? {
-            Some(first) => Ok(Reply::Stream(Opened { first, rest: Box::new(rest) })),
+            Some(first) => Ok(Begun::Stream(Opened { first, rest: Box::new(rest) })),
             None => Err(self.invalid("the stream ended before its first event")),
         }
+    }
+
+    async fn next_piece(&self, response: &mut Response) -> Result<Option<Bytes>, ProviderError> {
+        match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
+            Ok(piece) => piece.map_err(|error| self.error(&error)),
+            Err(_) => Err(self.timeout(Phase::Idle)),
+        }
+    }
+
+    fn has_key(&self, text: &[u8]) -> bool {
+        self.key.as_ref().is_some_and(|key| key.is_in(text))
     }
 
     async fn complete(&self, mut response: Response) -> Result<Complete, ProviderError> {
         let status = response.status();
         let mut headers = HeaderMap::with_capacity(PASSED_ON.len());
         for name in PASSED_ON {
-            if let Some(value) = response.headers().get(&name) {
+            let value = response.headers().get(&name);
+            if let Some(value) = value.filter(|value| !self.has_key(value.as_bytes())) {
                 headers.insert(name, value.clone());
             }
         }
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.error(&error))? {
+        while let Some(chunk) = self.next_piece(&mut response).await? {
             if body.len() + chunk.len() > MAX_ANSWER_BYTES {
                 return Err(self.invalid(format!("the answer is over {MAX_ANSWER_BYTES} bytes")));
             }
             body.extend_from_slice(&chunk);
         }
-        let mut body = body.freeze();
+        let body = body.freeze();
         if status.is_success() && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
             return Err(self.invalid("the answer is no JSON"));
         }
-        if !status.is_success()
-            && let Some(key) = &self.key
-        {
-            body = key.hide_in(body, status);
-        }
+        let body = match &self.key {
+            Some(key) => key.hide_in_answer(body, status),
+            None => body,
+        };
         Ok(Complete { status: status.as_u16(), headers, body })
     }
+}
+
+/// What came within the first token's timeout.
+enum Begun {
+    Stream(Opened),
+    /// Its body may take longer than its head.
+    Complete(Response),
 }
 
 #[async_trait]
@@ -178,43 +190,11 @@ impl Provider for OpenAi {
     }
 
     async fn send(&self, request: ProviderRequest) -> Result<Reply, ProviderError> {
-        match tokio::time::timeout(self.first_token_timeout, self.begin(&request)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(self.timeout(Phase::FirstToken)),
+        let begun = tokio::time::timeout(self.first_token_timeout, self.begin(&request)).await;
+        match begun.map_err(|_| self.timeout(Phase::FirstToken))?? {
+            Begun::Stream(opened) => Ok(Reply::Stream(opened)),
+            Begun::Complete(response) => self.complete(response).await.map(Reply::Complete),
         }
-    }
-}
-
-impl Key {
-    fn new(secret: SecretString) -> Result<Self, String> {
-        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.expose_secret()))
-            .map_err(|_| "api_key has characters that no header can carry")?;
-        header.set_sensitive(true);
-        Ok(Self { secret, header })
-    }
-
-    /// Takes our key out of a refusal. Providers like to quote it back: whole, or (where it is
-    /// wrong) with stars in its middle, of which even the visible ends are nobody's business.
-    fn hide_in(&self, body: Bytes, status: StatusCode) -> Bytes {
-        let key = self.secret.expose_secret();
-        let Ok(text) = std::str::from_utf8(&body) else { return body };
-        let masked = |word: &&str| word.contains("***") && word.len() > 6;
-        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let is_word = |c: char| c.is_ascii_alphanumeric() || "*_-.".contains(c);
-        let masked_words: Vec<&str> =
-            if refused { text.split(|c| !is_word(c)).filter(masked).collect() } else { Vec::new() };
-        if masked_words.is_empty() && (key.is_empty() || !text.contains(key)) {
-            return body;
-        }
-        let mut hidden = if key.is_empty() {
-            text.to_owned()
-        } else {
-            text.replace(key, "[REDACTED:provider-key]")
-        };
-        for word in masked_words {
-            hidden = hidden.replace(word, "[REDACTED:provider-key]");
-        }
-        Bytes::from(hidden)
     }
 }
 
@@ -249,12 +229,14 @@ pub async fn list_models(config: &ProviderConfig) -> Result<Vec<String>, String>
 /// The events of one answer.
 struct HttpEvents {
     provider: String,
+    key: Option<Arc<Key>>,
     response: Response,
     decoder: Decoder,
     idle_timeout: Duration,
     /// Rearmed only when it fires: moving a timer for each event would cost more than the event.
     idle: Pin<Box<Sleep>>,
-    last_read: Instant,
+    /// When the wait for the next bytes began.
+    waiting_since: Instant,
     /// What ended the stream after events that are yet to be handed on.
     ended: Option<Result<(), ProviderError>>,
 }
@@ -263,26 +245,26 @@ impl HttpEvents {
     fn new(provider: &OpenAi, response: Response) -> Self {
         Self {
             provider: provider.name.clone(),
+            key: provider.key.clone(),
             response,
             decoder: Decoder::new(MAX_EVENT_BYTES),
             idle_timeout: provider.idle_timeout,
             idle: Box::pin(tokio::time::sleep(provider.idle_timeout)),
-            last_read: Instant::now(),
+            waiting_since: Instant::now(),
             ended: None,
         }
     }
 
-    /// The next bytes, waited for no longer than the idle timeout.
+    /// The next bytes, waited for no longer than the idle timeout. A slow client is no silent
+    /// provider: while its answer is not read, the time is not the provider's.
     async fn read(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        self.waiting_since = Instant::now();
         loop {
             tokio::select! {
                 biased;
-                chunk = self.response.chunk() => {
-                    self.last_read = Instant::now();
-                    return chunk.map_err(|error| self.lost(&error));
-                }
+                chunk = self.response.chunk() => return chunk.map_err(|error| self.lost(&error)),
                 () = self.idle.as_mut() => {
-                    let due = self.last_read + self.idle_timeout;
+                    let due = self.waiting_since + self.idle_timeout;
                     if due <= Instant::now() {
                         let limit_ms = u64::try_from(self.idle_timeout.as_millis()).unwrap_or(u64::MAX);
                         let provider = self.provider.clone();
@@ -299,10 +281,13 @@ impl HttpEvents {
     }
 
     /// The stream's end: clean only if no event is half there. A last `[DONE]` without its blank
-    /// line is let pass: some servers end so, and nothing of the answer is missing.
-    fn end(&self) -> Result<(), ProviderError> {
+    /// line is taken for one: some servers end so, and nothing of the answer is missing.
+    fn end(&mut self, events: &mut Vec<Event>) -> Result<(), ProviderError> {
         let rest = self.decoder.partial().trim_ascii();
-        if !rest.is_empty() && rest != b"data: [DONE]" && rest != b"data:[DONE]" {
+        if rest.strip_prefix(b"data:").is_some_and(|data| data.trim_ascii() == b"[DONE]") {
+            return self.feed(Bytes::from_static(b"\n\n"), events);
+        }
+        if !rest.is_empty() {
             let cause = "it ended in the middle of an event".to_owned();
             return Err(ProviderError::Lost { provider: self.provider.clone(), cause });
         }
@@ -328,7 +313,7 @@ impl HttpEvents {
                     size += chunk.len();
                     self.ended = self.feed(chunk, events).err().map(Err);
                 }
-                Some(Ok(None)) => self.ended = Some(self.end()),
+                Some(Ok(None)) => self.ended = Some(self.end(events)),
                 Some(Err(error)) => self.ended = Some(Err(self.lost(&error))),
             }
         }
@@ -343,16 +328,20 @@ impl EventStream for HttpEvents {
             if let Some(ended) = self.ended.take() {
                 return ended.map(|()| None);
             }
-            let Some(chunk) = self.read().await? else {
-                return self.end().map(|()| None);
-            };
-            let size = chunk.len();
-            if let Err(error) = self.feed(chunk, &mut events) {
-                self.ended = Some(Err(error));
+            match self.read().await? {
+                Some(chunk) => {
+                    let size = chunk.len();
+                    self.ended = self.feed(chunk, &mut events).err().map(Err);
+                    self.gather(size, &mut events).await;
+                }
+                None => self.ended = Some(self.end(&mut events)),
             }
-            self.gather(size, &mut events).await;
-            self.last_read = Instant::now();
             events.retain(|event| event.has_data);
+            if let Some(key) = &self.key {
+                for event in &mut events {
+                    key.hide_in_event(event);
+                }
+            }
             if !events.is_empty() {
                 return Ok(Some(events));
             }
@@ -377,7 +366,8 @@ async fn let_others_run() {
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| value.trim_start().starts_with("text/event-stream"))
+    let essence = content_type.and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 /// An error and what caused it, for the log. `reqwest` puts the URL in its own text; it holds no

@@ -1,9 +1,9 @@
 //! A provider that needs no network: for trying the gateway out, and for tests of clients.
 //!
-//! Its models: `echo` says back what it was asked; `tool` calls the first tool of the request
-//! with example arguments made from the tool's schema.
+//! A model whose name ends in `tool` calls the first tool of the request, with example arguments
+//! made from the tool's schema; any other says back what it was asked.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{
     Complete, EventStream, Opened, Provider, ProviderError, ProviderRequest, Reply, sse::Event,
 };
-use crate::config::ProviderConfig;
+use crate::{config::ProviderConfig, domain::ModelCall};
 
 /// More choices than this are not made.
 const MAX_CHOICES: u64 = 8;
@@ -37,21 +37,12 @@ impl Scripted {
     }
 }
 
+/// What [`ModelCall`] does not hold.
 #[derive(Deserialize)]
 struct Ask {
-    model: String,
-    #[serde(default)]
     messages: Vec<Value>,
-    #[serde(default)]
     tools: Option<Vec<Value>>,
-    #[serde(default)]
     n: Option<u64>,
-    #[serde(default)]
-    stream_options: Option<Value>,
-    #[serde(default)]
-    max_completion_tokens: Option<u64>,
-    #[serde(default)]
-    max_tokens: Option<u64>,
 }
 
 #[async_trait]
@@ -61,17 +52,19 @@ impl Provider for Scripted {
     }
 
     async fn send(&self, request: ProviderRequest) -> Result<Reply, ProviderError> {
-        let ask: Ask = match serde_json::from_slice(&request.body) {
+        let ask = match serde_json::from_slice(&request.body) {
             Ok(ask) => ask,
-            Err(error) => return Ok(Reply::Complete(refusal(&error.to_string()))),
+            Err(error) => return Ok(Reply::Complete(refusal(&error))),
         };
-        let answer = Answer::to(&ask);
+        let call = match ModelCall::parse(request.body) {
+            Ok(call) => call,
+            Err(error) => return Ok(Reply::Complete(refusal(&error))),
+        };
+        let answer = Answer::to(&call, &ask);
         if !request.stream {
             return Ok(Reply::Complete(ok(&answer.whole())));
         }
-        let include_usage =
-            ask.stream_options.as_ref().is_some_and(|options| options["include_usage"] == true);
-        let mut chunks = answer.chunks(include_usage).into_iter();
+        let mut chunks = answer.chunks(call.include_usage).into_iter();
         let first = chunks.next().into_iter().collect();
         let rest = Typed { chunks, interval: self.token_interval, due: Instant::now() };
         Ok(Reply::Stream(Opened { first, rest: Box::new(rest) }))
@@ -84,20 +77,20 @@ struct Answer {
     model: String,
     choices: u64,
     words: Vec<String>,
-    call: Option<(String, String)>,
+    tool: Option<(String, String)>,
     finish_reason: &'static str,
     prompt_tokens: usize,
 }
 
 impl Answer {
-    fn to(ask: &Ask) -> Self {
+    fn to(call: &ModelCall, ask: &Ask) -> Self {
         let prompt = last_prompt(&ask.messages);
-        let call = (ask.model == "tool").then(|| tool_call(ask.tools.as_deref()));
+        let tool = call.model.ends_with("tool").then(|| tool_call(ask.tools.as_deref()));
         let text = format!("You said: {prompt}");
         let mut words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
-        let limit = ask.max_completion_tokens.or(ask.max_tokens).unwrap_or(u64::MAX);
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let finish_reason = match &call {
+        let limit = call.max_tokens.and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(usize::MAX);
+        let finish_reason = match &tool {
             Some(_) => "tool_calls",
             None if words.len() > limit => "length",
             None => "stop",
@@ -105,10 +98,10 @@ impl Answer {
         words.truncate(limit);
         Self {
             id: format!("chatcmpl-{}", Uuid::now_v7().simple()),
-            model: ask.model.clone(),
+            model: call.model.clone(),
             choices: ask.n.unwrap_or(1).clamp(1, MAX_CHOICES),
             words,
-            call,
+            tool,
             finish_reason,
             prompt_tokens: ask.messages.iter().map(|message| message.to_string().len() / 4).sum(),
         }
@@ -116,7 +109,7 @@ impl Answer {
 
     fn usage(&self) -> Value {
         let each =
-            self.call.as_ref().map_or(self.words.len(), |(_, arguments)| arguments.len() / 4);
+            self.tool.as_ref().map_or(self.words.len(), |(_, arguments)| arguments.len() / 4);
         let completion = each * usize::try_from(self.choices).unwrap_or(1);
         json!({
             "prompt_tokens": self.prompt_tokens,
@@ -126,7 +119,7 @@ impl Answer {
     }
 
     fn whole(&self) -> Value {
-        let message = match &self.call {
+        let message = match &self.tool {
             Some((name, arguments)) => json!({
                 "role": "assistant",
                 "content": null,
@@ -162,7 +155,7 @@ impl Answer {
             })
         };
         let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
-        match &self.call {
+        match &self.tool {
             Some((name, arguments)) => deltas.extend(self.call_deltas(name, arguments)),
             None => deltas.extend(self.words.iter().map(|word| json!({ "content": word }))),
         }
@@ -227,7 +220,7 @@ fn ok(answer: &Value) -> Complete {
     complete(200, answer)
 }
 
-fn refusal(cause: &str) -> Complete {
+fn refusal(cause: &dyn Display) -> Complete {
     let message = format!("The scripted provider does not understand the request: {cause}");
     complete(
         400,

@@ -136,6 +136,28 @@ impl Decoder {
 }
 
 impl Event {
+    /// Gives it other data. Nothing of what came as such is left in it.
+    pub fn set_data(&mut self, data: Bytes) {
+        (self.raw, self.data, self.plain) = (Bytes::new(), data, false);
+    }
+
+    /// Is it the end of a stream of `OpenAI`'s?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.data.trim_ascii() == b"[DONE]"
+    }
+
+    /// Might it say that the provider failed? Not to be taken for certain.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.is_named_error() || memchr::memmem::find(&self.data, b"\"error\"").is_some()
+    }
+
+    #[must_use]
+    pub fn is_named_error(&self) -> bool {
+        self.name.as_deref() == Some(b"error")
+    }
+
     fn without_fields(raw: Bytes) -> Self {
         Self { raw, data: Bytes::new(), name: None, has_data: false, plain: false }
     }

@@ -2,7 +2,7 @@
 
 /// A secret of a fixed prefix followed by at least `least` characters of an alphabet.
 ///
-/// No alphabet may hold a quote or a backslash: the rules are applied to JSON text.
+/// No alphabet may hold a quote or a backslash: a secret must end where its JSON string does.
 #[derive(Debug)]
 pub struct Rule {
     pub name: &'static str,

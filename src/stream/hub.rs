@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Log, LogLimits};
 use crate::{
     config::StreamConfig,
-    domain::{Caller, StreamId},
+    domain::{Caller, CancelReason, StreamId},
 };
 
 /// Whose a stream is: nobody else may read or cancel it.
@@ -46,6 +49,8 @@ struct Streams {
     by_id: HashMap<StreamId, Arc<NativeStream>>,
     /// Finished ones, first those that expire first.
     finished: VecDeque<(Instant, StreamId)>,
+    /// Opened and not finished, whether or not they have begun.
+    live: usize,
 }
 
 /// As many streams are live as may be.
@@ -71,20 +76,34 @@ impl Hub {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a stream. The oldest finished one makes room if there is none.
+    /// Opens a stream, which must be given to [`Hub::finish`] in the end. Until [`Hub::begin`] it
+    /// is nowhere to be found: a call that is refused leaves nothing behind, and takes nobody's
+    /// finished stream from them.
     ///
     /// # Errors
-    /// [`HubFull`] if all are live.
-    pub fn open(&self, owner: Owner) -> Result<Arc<NativeStream>, HubFull> {
-        let stream = Arc::new(NativeStream::new(owner, self.limits));
+    /// [`HubFull`] if as many are live as may be.
+    pub(super) fn open(&self, owner: Owner) -> Result<Arc<NativeStream>, HubFull> {
+        let mut streams = self.streams();
+        if streams.live >= self.max_streams {
+            return Err(HubFull);
+        }
+        streams.live += 1;
+        drop(streams);
+        Ok(Arc::new(NativeStream::new(owner, self.limits)))
+    }
+
+    /// The stream can be found from now on: its client is being told its id. The oldest finished
+    /// one makes room if there is none.
+    pub(super) fn begin(&self, stream: &Arc<NativeStream>) {
+        stream.begun.store(true, Ordering::Release);
         let mut streams = self.streams();
         streams.forget_expired();
         while streams.by_id.len() >= self.max_streams {
-            let (_, oldest) = streams.finished.pop_front().ok_or(HubFull)?;
+            // Not all are live, since this one is and is not among them yet.
+            let Some((_, oldest)) = streams.finished.pop_front() else { break };
             streams.by_id.remove(&oldest);
         }
-        streams.by_id.insert(stream.id, Arc::clone(&stream));
-        Ok(stream)
+        streams.by_id.insert(stream.id, Arc::clone(stream));
     }
 
     /// The stream of this id, if `owner` may see it: a stranger's does not exist.
@@ -95,10 +114,11 @@ impl Hub {
         streams.by_id.get(&id).filter(|stream| stream.owner == *owner).cloned()
     }
 
-    /// A stream has ended: from now on it can be read for `replay_ttl_s`.
-    pub fn finish(&self, id: StreamId) {
+    /// A stream has ended: if it had begun, it can be read for `replay_ttl_s` from now on.
+    pub(super) fn finish(&self, id: StreamId) {
         let expires = Instant::now() + self.replay_ttl;
         let mut streams = self.streams();
+        streams.live = streams.live.saturating_sub(1);
         streams.forget_expired();
         if streams.by_id.contains_key(&id) {
             streams.finished.push_back((expires, id));
@@ -110,7 +130,7 @@ impl Hub {
         self.streams().forget_expired();
     }
 
-    /// Streams kept, live and finished.
+    /// Streams that can be found, live and finished.
     #[must_use]
     pub fn len(&self) -> usize {
         self.streams().by_id.len()
@@ -140,6 +160,8 @@ pub struct NativeStream {
     written: Notify,
     readers: watch::Sender<usize>,
     cancel: CancellationToken,
+    /// Is anybody being told its id?
+    begun: AtomicBool,
 }
 
 /// A stream can't be resumed where it was asked to be.
@@ -155,6 +177,7 @@ impl NativeStream {
             written: Notify::new(),
             readers: watch::Sender::new(0),
             cancel: CancellationToken::new(),
+            begun: AtomicBool::new(false),
         }
     }
 
@@ -203,15 +226,20 @@ impl NativeStream {
         self.cancel.cancelled().await;
     }
 
-    /// Waits until nobody has read for `timeout`.
-    pub async fn orphaned(&self, timeout: Duration) {
+    /// Waits until nobody has read for `timeout`, and says so; or until the one client that could
+    /// know of the stream is gone before it was told its id.
+    pub async fn orphaned(&self, timeout: Duration) -> CancelReason {
         let mut readers = self.readers.subscribe();
         loop {
             // The sender lives as long as `self`, so there is always something to wait for.
             let _ = readers.wait_for(|count| *count == 0).await;
+            if !self.begun.load(Ordering::Acquire) {
+                return CancelReason::HungUp;
+            }
             tokio::select! {
-                () = tokio::time::sleep(timeout) => return,
-                _ = readers.wait_for(|count| *count > 0) => {}
+                () = tokio::time::sleep(timeout) => return CancelReason::Orphaned,
+                // Whoever came starts the time anew, even if they are gone again by now.
+                _ = readers.changed() => {}
             }
         }
     }

@@ -17,6 +17,10 @@ pub struct Log {
     ended: bool,
 }
 
+/// About how much a reader is given at once: one who is far behind must not be handed a copy of
+/// the whole log.
+const SLICE_BYTES: usize = 64 << 10;
+
 /// How much a [`Log`] keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLimits {
@@ -94,7 +98,7 @@ impl Log {
         self.last_seq
     }
 
-    /// All frames after `seq`; `None` if there are none yet.
+    /// The next frames after `seq`, as many as are given at once; `None` if there are none yet.
     ///
     /// # Errors
     /// [`Missing`] if the frame after `seq` is gone already, or `seq` was never written.
@@ -107,17 +111,23 @@ impl Log {
         }
         let index = self.batches.partition_point(|batch| batch.last_seq() <= seq);
         let first = self.batches.get(index).filter(|batch| batch.first_seq <= seq + 1);
-        let first = first.ok_or(Missing)?.after(seq);
-        let bytes = if index + 1 == self.batches.len() {
-            first
-        } else {
-            let mut joined = BytesMut::from(first.as_ref());
-            for batch in self.batches.range(index + 1..) {
+        let first = first.ok_or(Missing)?;
+        let mut slice = Slice { bytes: first.after(seq), last_seq: first.last_seq() };
+        let mut size = slice.bytes.len();
+        let mut rest = self.batches.range(index + 1..).take_while(|batch| {
+            size += batch.bytes.len();
+            size <= SLICE_BYTES
+        });
+        // Most readers keep up, and take the one newest batch without a copy.
+        if let Some(second) = rest.next() {
+            let mut joined = BytesMut::from(slice.bytes.as_ref());
+            for batch in std::iter::once(second).chain(rest) {
                 joined.extend_from_slice(&batch.bytes);
+                slice.last_seq = batch.last_seq();
             }
-            joined.freeze()
-        };
-        Ok(Some(Slice { bytes, last_seq: self.last_seq }))
+            slice.bytes = joined.freeze();
+        }
+        Ok(Some(slice))
     }
 }
 

@@ -11,6 +11,6 @@ mod passthrough;
 
 pub use hub::{Hub, HubFull, NativeStream, Owner, Reader, ResumeError};
 pub use log::{Log, LogLimits};
-pub use native::NativeWriter;
+pub use native::{NativeWriter, ToolCallOverflow};
 pub use outlet::{Conclusion, Gone, Lifeline, Outlet};
 pub use passthrough::PassthroughWriter;

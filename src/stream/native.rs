@@ -1,19 +1,24 @@
 //! Native frames made from a provider's chunks.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use bytes::BytesMut;
 use serde_json::value::RawValue;
 
-use super::{Conclusion, Hub, NativeStream};
+use super::{Conclusion, Hub, HubFull, NativeStream, Owner};
 use crate::{
     domain::Frame,
     provider::{Choice, ChunkView, Delta, ToolCallDelta},
 };
 
-/// Tool calls under way at once, and the bytes of all their arguments, may be no more.
+/// Tool calls under way at once, and the bytes of all of them, may be no more.
 const MAX_TOOL_CALLS: usize = 128;
-const MAX_ARGUMENT_BYTES: usize = 4 << 20;
+const MAX_TOOL_CALL_BYTES: usize = 4 << 20;
+
+/// The provider sent tool calls of more than can be held until they are whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("tool calls of more than {MAX_TOOL_CALLS}, or of more than {MAX_TOOL_CALL_BYTES} bytes")]
+pub struct ToolCallOverflow;
 
 /// Writes frames into a stream's log.
 #[derive(Debug)]
@@ -24,46 +29,64 @@ pub struct NativeWriter {
     next_seq: u64,
     buffer: BytesMut,
     ends: Vec<usize>,
-    tool_calls: BTreeMap<(u64, u64), PendingToolCall>,
-    argument_bytes: usize,
+    /// Of each choice, in the order in which they began.
+    tool_calls: BTreeMap<u64, Vec<PendingToolCall>>,
+    held_calls: usize,
+    held_bytes: usize,
     finish_reason: Option<String>,
     concluded: bool,
 }
 
 #[derive(Debug, Default)]
 struct PendingToolCall {
+    index: u64,
     id: String,
     name: String,
     arguments: String,
 }
 
 impl NativeWriter {
-    #[must_use]
-    pub fn new(hub: Arc<Hub>, stream: Arc<NativeStream>, model: String) -> Self {
-        Self {
-            hub,
+    /// Opens a stream and writes it.
+    ///
+    /// # Errors
+    /// [`HubFull`]: as many streams are live as may be.
+    pub fn open(hub: &Arc<Hub>, owner: Owner, model: String) -> Result<Self, HubFull> {
+        let stream = hub.open(owner)?;
+        Ok(Self {
+            hub: Arc::clone(hub),
             next_seq: stream.next_seq(),
             stream,
             model,
             buffer: BytesMut::new(),
             ends: Vec::new(),
             tool_calls: BTreeMap::new(),
-            argument_bytes: 0,
+            held_calls: 0,
+            held_bytes: 0,
             finish_reason: None,
             concluded: false,
-        }
+        })
     }
 
-    pub(super) fn push(&mut self, view: &ChunkView<'_>) {
+    #[must_use]
+    pub const fn stream(&self) -> &Arc<NativeStream> {
+        &self.stream
+    }
+
+    pub(super) fn begin(&self) {
+        self.hub.begin(&self.stream);
+    }
+
+    pub(super) fn push(&mut self, view: &ChunkView<'_>) -> Result<(), ToolCallOverflow> {
         for choice in view.choices() {
             if let Some(delta) = &choice.delta {
-                self.push_delta(choice.index, delta);
+                self.push_delta(choice.index, delta)?;
             }
             self.push_finish(choice);
         }
+        Ok(())
     }
 
-    fn push_delta(&mut self, choice: u64, delta: &Delta<'_>) {
+    fn push_delta(&mut self, choice: u64, delta: &Delta<'_>) -> Result<(), ToolCallOverflow> {
         // Taken out for the frames to borrow from while `self` writes them.
         let model = std::mem::take(&mut self.model);
         let reasoning = delta.reasoning.as_deref().or(delta.reasoning_content.as_deref());
@@ -77,39 +100,45 @@ impl NativeWriter {
             self.write(&Frame::Refusal { delta, choice });
         }
         self.model = model;
-        for call in delta.tool_calls.iter().flatten() {
-            self.gather(choice, call);
-        }
+        delta.tool_calls.iter().flatten().try_for_each(|call| self.gather(choice, call))
     }
 
-    /// A tool call comes in pieces and is written whole, when the next one or the end comes.
-    fn gather(&mut self, choice: u64, delta: &ToolCallDelta<'_>) {
-        let key = (choice, delta.index);
-        if !self.tool_calls.contains_key(&key) {
-            self.write_tool_calls(choice);
-            if self.tool_calls.len() >= MAX_TOOL_CALLS {
-                return;
+    /// A tool call comes in pieces and is written whole when its choice ends: not before, since
+    /// the pieces of several may come by turns.
+    fn gather(&mut self, choice: u64, delta: &ToolCallDelta<'_>) -> Result<(), ToolCallOverflow> {
+        let text = |text: &Option<Cow<'_, str>>| text.as_deref().unwrap_or_default().to_owned();
+        let id = text(&delta.id);
+        let (name, arguments) = delta.function.as_ref().map_or_else(Default::default, |function| {
+            (text(&function.name), text(&function.arguments))
+        });
+        let calls = self.tool_calls.entry(choice).or_default();
+        // Some providers number every call 0, and tell them apart by their ids alone.
+        let is_same = |call: &&mut PendingToolCall| {
+            call.index == delta.index && (id.is_empty() || call.id.is_empty() || call.id == id)
+        };
+        self.held_bytes += name.len() + arguments.len();
+        if let Some(call) = calls.iter_mut().rev().find(is_same) {
+            call.name.push_str(&name);
+            call.arguments.push_str(&arguments);
+            if call.id.is_empty() {
+                self.held_bytes += id.len();
+                call.id = id;
             }
+        } else {
+            self.held_calls += 1;
+            self.held_bytes += id.len();
+            calls.push(PendingToolCall { index: delta.index, id, name, arguments });
         }
-        let arguments = delta.function.as_ref().and_then(|function| function.arguments.as_deref());
-        let arguments = arguments.unwrap_or_default();
-        self.argument_bytes += arguments.len();
-        if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return;
+        if self.held_calls > MAX_TOOL_CALLS || self.held_bytes > MAX_TOOL_CALL_BYTES {
+            return Err(ToolCallOverflow);
         }
-        let call = self.tool_calls.entry(key).or_default();
-        if let Some(id) = delta.id.as_deref().filter(|_| call.id.is_empty()) {
-            id.clone_into(&mut call.id);
-        }
-        let name = delta.function.as_ref().and_then(|function| function.name.as_deref());
-        call.name.push_str(name.unwrap_or_default());
-        call.arguments.push_str(arguments);
+        Ok(())
     }
 
     fn write_tool_calls(&mut self, choice: u64) {
-        while let Some((&key, _)) = self.tool_calls.range((choice, 0)..=(choice, u64::MAX)).next() {
-            let Some(call) = self.tool_calls.remove(&key) else { break };
-            self.argument_bytes = self.argument_bytes.saturating_sub(call.arguments.len());
+        for call in self.tool_calls.remove(&choice).unwrap_or_default() {
+            self.held_calls -= 1;
+            self.held_bytes -= call.id.len() + call.name.len() + call.arguments.len();
             let arguments = as_json(call.arguments);
             self.write(&Frame::ToolCall {
                 id: &call.id,
@@ -153,7 +182,7 @@ impl NativeWriter {
     pub(super) fn conclude(mut self, conclusion: &Conclusion) {
         match conclusion {
             Conclusion::Completed { usage, cost } => {
-                for choice in self.choices_with_calls() {
+                while let Some((&choice, _)) = self.tool_calls.first_key_value() {
                     self.write_tool_calls(choice);
                 }
                 self.write(&Frame::Usage { usage: *usage, cost: *cost });
@@ -167,10 +196,6 @@ impl NativeWriter {
         self.append(true);
         self.concluded = true;
     }
-
-    fn choices_with_calls(&self) -> Vec<u64> {
-        self.tool_calls.keys().map(|(choice, _)| *choice).collect()
-    }
 }
 
 impl Drop for NativeWriter {
@@ -183,9 +208,13 @@ impl Drop for NativeWriter {
     }
 }
 
-/// The arguments as JSON; what is none (models do write such) as a JSON string of its text.
+/// The arguments as a JSON object; what is none (models do write such) as a JSON string of its
+/// text, so that a string never is anything else.
 fn as_json(arguments: String) -> Box<RawValue> {
     let text = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
+    if !text.trim_start().starts_with('{') {
+        return quote(&text);
+    }
     match RawValue::from_string(text.clone()) {
         // An SSE data line must stay one line; JSON needs no line ends outside of strings.
         Ok(json) if !json.get().contains(['\n', '\r']) => json,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{NativeStream, NativeWriter, PassthroughWriter};
+use super::{NativeStream, NativeWriter, PassthroughWriter, ToolCallOverflow};
 use crate::{
     domain::{CancelReason, FrameError, MicroUsd, Usage},
     provider::{ChunkView, sse::Event},
@@ -33,10 +33,24 @@ pub enum Outlet {
 }
 
 impl Outlet {
-    /// Takes in one event; what it gives to write waits for [`Outlet::flush`].
-    pub fn push(&mut self, event: &Event, view: &ChunkView<'_>) {
+    /// The client is about to be told that the stream begins.
+    pub fn begin(&self) {
         match self {
-            Self::Passthrough(writer) => writer.push(event, view),
+            Self::Passthrough(_) => {}
+            Self::Native(writer) => writer.begin(),
+        }
+    }
+
+    /// Takes in one event; what it gives to write waits for [`Outlet::flush`].
+    ///
+    /// # Errors
+    /// [`ToolCallOverflow`]: the stream can't go on without leaving something out.
+    pub fn push(&mut self, event: &Event, view: &ChunkView<'_>) -> Result<(), ToolCallOverflow> {
+        match self {
+            Self::Passthrough(writer) => {
+                writer.push(event, view);
+                Ok(())
+            }
             Self::Native(writer) => writer.push(view),
         }
     }
@@ -85,7 +99,7 @@ impl Lifeline {
             }
             Self::Stream { stream, orphan_timeout } => tokio::select! {
                 () = stream.canceled() => CancelReason::Requested,
-                () = stream.orphaned(*orphan_timeout) => CancelReason::Orphaned,
+                reason = stream.orphaned(*orphan_timeout) => reason,
             },
         }
     }

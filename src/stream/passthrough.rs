@@ -24,12 +24,18 @@ pub struct PassthroughWriter {
     include_usage: bool,
     /// Written by the next flush. A single piece is sent as it is, without a copy.
     pieces: Vec<Bytes>,
-    /// Has each choice seen so far its finish reason?
-    finished: BTreeMap<u64, bool>,
+    choices: BTreeMap<u64, SeenChoice>,
     /// `id`, `created` and `model` of the first chunk, for a chunk of our own.
     head: Option<(String, i64, String)>,
     /// The provider sent an error of its own: nothing may follow.
     failed: bool,
+}
+
+/// What is known of a choice that was begun.
+#[derive(Debug, Default)]
+struct SeenChoice {
+    has_ended: bool,
+    calls_tools: bool,
 }
 
 impl PassthroughWriter {
@@ -39,25 +45,21 @@ impl PassthroughWriter {
             sender,
             include_usage,
             pieces: Vec::new(),
-            finished: BTreeMap::new(),
+            choices: BTreeMap::new(),
             head: None,
             failed: false,
         }
     }
 
     pub(super) fn push(&mut self, event: &Event, view: &ChunkView<'_>) {
-        // Ours to send, when the call is settled.
-        if event.data.as_ref() == b"[DONE]" {
-            return;
-        }
         self.failed |= view.is_error();
         self.note(view);
         if view.usage.is_some() && !self.include_usage {
-            let counts_only = view.usage().is_some() && view.choices().is_empty();
-            if !counts_only {
+            if !view.is_count() {
                 self.pieces.push(without_usage(event, view));
             }
-        } else if event.plain && event.raw.ends_with(b"\n") {
+        } else if event.plain && event.raw.ends_with(b"\n\n") {
+            // With other line ends it would depend on how it was cut whether all of it is there.
             self.pieces.push(event.raw.clone());
         } else {
             self.pieces.push(encode(&event.data));
@@ -70,8 +72,11 @@ impl PassthroughWriter {
             self.head = Some((text(&view.id), view.created.unwrap_or(0), text(&view.model)));
         }
         for choice in view.choices() {
-            if self.finished.len() < MAX_CHOICES || self.finished.contains_key(&choice.index) {
-                *self.finished.entry(choice.index).or_default() |= choice.finish_reason.is_some();
+            if self.choices.len() < MAX_CHOICES || self.choices.contains_key(&choice.index) {
+                let seen = self.choices.entry(choice.index).or_default();
+                seen.has_ended |= choice.finish_reason.is_some();
+                seen.calls_tools |=
+                    choice.delta.as_ref().is_some_and(|delta| delta.tool_calls.is_some());
             }
         }
     }
@@ -104,15 +109,16 @@ impl PassthroughWriter {
     /// Chunks with the finish reasons that the provider left out: `OpenAI`'s clients need one.
     fn finish_chunks(&self) -> Vec<Bytes> {
         let Some((id, created, model)) = &self.head else { return Vec::new() };
-        let unfinished = self.finished.iter().filter(|(_, finished)| !**finished);
-        let chunk = |index: &u64| {
+        let unfinished = self.choices.iter().filter(|(_, choice)| !choice.has_ended);
+        let chunk = |(index, choice): (&u64, &SeenChoice)| {
+            let finish_reason = if choice.calls_tools { "tool_calls" } else { "stop" };
             let chunk = json!({
                 "id": id, "object": "chat.completion.chunk", "created": created, "model": model,
-                "choices": [{ "index": index, "delta": {}, "finish_reason": "stop" }],
+                "choices": [{ "index": index, "delta": {}, "finish_reason": finish_reason }],
             });
             encode(chunk.to_string().as_bytes())
         };
-        unfinished.map(|(index, _)| chunk(index)).collect()
+        unfinished.map(chunk).collect()
     }
 }
 

@@ -13,6 +13,8 @@ mod cli;
 mod config;
 mod contract;
 mod gateway;
+mod hub;
+mod ledger;
 mod server;
 mod sse;
 mod support;

@@ -6,7 +6,7 @@ use crate::{
     domain::{Denial, Kind},
     http::{
         ApiError, AppState,
-        extract::{Call, Id},
+        extract::{Call, PathId},
         openapi::{
             answer::{Errors, ErrorsOfOne, Forbidden},
             schema::{ModelList, ModelObject},
@@ -47,7 +47,7 @@ pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<Mode
 pub async fn get_model(
     State(state): State<AppState>,
     call: Call,
-    Id(id): Id,
+    PathId(id): PathId,
 ) -> Result<Json<ModelObject>, ApiError> {
     let snapshot = state.gateway().snapshot.load();
     let Some(model) = snapshot.registry.get(&id) else {

@@ -7,12 +7,13 @@ use serde_json::Value;
 use utoipa::{
     IntoResponses, Modify, ToSchema,
     openapi::{
-        ContentBuilder, Object, Ref, RefOr, Response, ResponseBuilder, Type, content::Content,
+        ContentBuilder, Ref, RefOr, Response, ResponseBuilder, content::Content,
         example::ExampleBuilder,
     },
 };
 
 use super::{
+    event::{ChatEvent, StreamEvent},
     header::{CHALLENGE, IDS, RETRY, SOURCE, STANDING, STREAM, put},
     schema::{ChatCompletion, ErrorBody},
 };
@@ -120,7 +121,7 @@ impl IntoResponses for Chat {
         let mut answer = ResponseBuilder::new()
             .description(description)
             .content("application/json", json)
-            .content("text/event-stream", events(CHUNKS.to_owned()))
+            .content("text/event-stream", events(&ChatEvent::name(), CHUNKS.to_owned()))
             .build();
         put(&mut answer, STANDING);
         call(answer)
@@ -174,30 +175,24 @@ fn call(answer: Response) -> BTreeMap<String, RefOr<Response>> {
 
 fn native(description: &str) -> Response {
     let description = format!(
-        "{description} `retry: 1000` comes first. Each event's data is one JSON object on one \
-         line, whose `seq` is the event's `id`:\n\n\
-         | event | data | |\n| --- | --- | --- |\n\
-         | `token` | `TokenFrame` | a piece of the answer |\n\
-         | `reasoning` | `TokenFrame` | a piece of the model's thinking |\n\
-         | `refusal` | `RefusalFrame` | a piece of the model's refusal |\n\
-         | `tool_call` | `ToolCallFrame` | a whole tool call |\n\
-         | `usage` | `UsageFrame` | what was spent |\n\
-         | `done` | `DoneFrame` | the last: the answer is whole |\n\
-         | `canceled` | `CanceledFrame` | the last: it was canceled |\n\
-         | `error` | `ErrorFrame` | the last: it broke off |\n"
+        "{description} Each event's name says which frame its data is: `token`, `reasoning` and \
+         `refusal` a `DeltaFrame`, `tool_call` a `ToolCallFrame`, `usage` a `UsageFrame`; and the \
+         last, `done` a `DoneFrame`, `canceled` a `CanceledFrame` or `error` an `ErrorFrame`."
     );
     let mut answer = ResponseBuilder::new()
         .description(description)
-        .content("text/event-stream", events(frames()))
+        .content("text/event-stream", events(&StreamEvent::name(), frames()))
         .build();
     put(&mut answer, STREAM);
     answer
 }
 
-fn events(example: String) -> Content {
+/// The schema is that of each event; the example is a whole stream.
+fn events(schema: &str, example: String) -> Content {
+    let example = ExampleBuilder::new().value(Some(Value::String(example))).build();
     ContentBuilder::new()
-        .schema(Some(Object::with_type(Type::String)))
-        .example(Some(Value::String(example)))
+        .schema(Some(Ref::from_schema_name(schema)))
+        .examples_from_iter([("a whole stream", example)])
         .build()
 }
 

@@ -1,11 +1,11 @@
 //! The `OpenAPI` document: what programs of other people's rely on. It is made from the routes,
 //! so it can't name one that there is not; `openapi/tollgate.json` is its committed form.
 //!
-//! `answer` has what routes answer and with which headers, `schema` the bodies, `frame` the
-//! frames of native streams.
+//! `answer` has what routes answer and with which headers, `schema` the bodies, `event` what
+//! streams are made of.
 
 pub(super) mod answer;
-mod frame;
+mod event;
 mod header;
 pub(super) mod schema;
 
@@ -33,17 +33,14 @@ use crate::domain::Kind;
         (name = "models", description = "OpenAI's dialect: point its SDKs here, with a token as the API key"),
         (name = "streams", description = "Native streams: they can be resumed and canceled"),
     ),
+    // Those that are named in answers and in strings of JSON alone, where the derive doesn't look.
     components(schemas(
         schema::ChatCompletion,
-        schema::ChatCompletionChunk,
         schema::ErrorBody,
-        frame::TokenFrame,
-        frame::RefusalFrame,
-        frame::ToolCallFrame,
-        frame::UsageFrame,
-        frame::DoneFrame,
-        frame::CanceledFrame,
-        frame::ErrorFrame,
+        event::ChatEvent,
+        event::ChatData,
+        event::StreamEvent,
+        event::Frame,
     )),
     modifiers(&Description, &Token, &Answers, &Headers),
 )]

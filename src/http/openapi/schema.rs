@@ -98,13 +98,12 @@ pub(super) struct ChatCompletion {
 
 /// The data of each event of a streamed answer, as the provider gave it. The last event's data
 /// is `[DONE]`; that of a stream that broke off is an `ErrorBody`.
-#[derive(ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_767_225_600,
     "model": "demo",
     "choices": [{ "index": 0, "delta": { "content": "Hel" }, "finish_reason": null }],
 }))]
-#[expect(dead_code, reason = "describes what passes through")]
 pub(super) struct ChatCompletionChunk {
     id: String,
     /// `chat.completion.chunk`
@@ -148,15 +147,13 @@ pub struct ModelObject {
 }
 
 /// OpenAI's error body.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what another module writes")]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ErrorBody {
     error: ErrorObject,
 }
 
 /// The gateway's own errors have all four; what a provider's have is the provider's affair.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what another module writes")]
+#[derive(Serialize, ToSchema)]
 struct ErrorObject {
     /// For people. Never rely on its words.
     message: String,
@@ -170,6 +167,7 @@ struct ErrorObject {
 }
 
 /// The stable codes of the gateway's own errors; this document's description says what each means.
+#[derive(Serialize)]
 pub(super) struct ErrorCode;
 
 impl PartialSchema for ErrorCode {

@@ -64,7 +64,8 @@ pub struct Bounds {
     pub max_connections: usize,
     /// For a TLS handshake, for a connection's first request, and for each request's head.
     pub header_timeout: Duration,
-    /// Without a request for this long, a connection is closed.
+    /// Without a request for this long, or with answers that are not read for this long, a
+    /// connection is closed.
     pub idle_timeout: Duration,
     /// From `stop` on, for requests in flight to end.
     pub drain: Duration,
@@ -250,6 +251,7 @@ impl Shared {
                 return tracing::debug!(%peer, %error, "a connection broke off");
             }
             Verdict::Late => return tracing::debug!(%peer, "a request's head took too long"),
+            Verdict::Stalled => return tracing::debug!(%peer, "an answer was not read for long"),
             Verdict::Idle => self.bounds.header_timeout,
             Verdict::Stop => self.bounds.drain,
         };

@@ -34,6 +34,8 @@ pub(super) enum Verdict {
     Late,
     /// No request for long.
     Idle,
+    /// The client takes nothing of its answers, and has not for long.
+    Stalled,
     /// The server stops.
     Stop,
 }
@@ -48,6 +50,11 @@ pub(super) struct Activity {
     called: AtomicBool,
     is_h2: AtomicBool,
     in_flight: AtomicUsize,
+    /// Answers of which a piece was handed over and the next not asked for: it waits for the
+    /// client.
+    handed: AtomicUsize,
+    /// When the last piece was.
+    handed_at_ms: AtomicU64,
     idle_since_ms: AtomicU64,
     head_since_ms: AtomicU64,
 }
@@ -61,6 +68,8 @@ impl Activity {
             called: AtomicBool::new(false),
             is_h2: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            handed: AtomicUsize::new(0),
+            handed_at_ms: AtomicU64::new(0),
             idle_since_ms: AtomicU64::new(0),
             head_since_ms: AtomicU64::new(NONE),
         }
@@ -82,18 +91,23 @@ impl Activity {
         self.is_h2.store(version == Version::HTTP_2, Ordering::Relaxed);
         self.called.store(true, Ordering::Relaxed);
         self.head_since_ms.store(NONE, Ordering::Relaxed);
-        Call(Arc::clone(self))
+        Call { activity: Arc::clone(self), handed: false }
     }
 
-    /// What happens when, unless something else does; `None` while a request is in flight.
+    /// What happens when, unless something else does; `None` while a request is in flight that
+    /// the client does not keep waiting. (In HTTP/2 one answer that stands still is no reason to
+    /// cut the others.)
     fn due(&self) -> Option<(Instant, Verdict)> {
         if !self.called.load(Ordering::Relaxed) {
             return Some((self.opened + self.header_timeout, Verdict::Late));
         }
-        if self.in_flight.load(Ordering::Acquire) > 0 {
-            return None;
-        }
         let at = |ms| self.opened + Duration::from_millis(ms);
+        let in_flight = self.in_flight.load(Ordering::Acquire);
+        if in_flight > 0 {
+            let handed_at = at(self.handed_at_ms.load(Ordering::Acquire));
+            return (self.handed.load(Ordering::Acquire) >= in_flight)
+                .then_some((handed_at + self.idle_timeout, Verdict::Stalled));
+        }
         Some(match self.head_since_ms.load(Ordering::Relaxed) {
             NONE => {
                 let since = at(self.idle_since_ms.load(Ordering::Relaxed));
@@ -110,12 +124,30 @@ impl Activity {
 
 /// A request in flight, its answer's body included.
 #[derive(Debug)]
-pub(super) struct Call(Arc<Activity>);
+pub(super) struct Call {
+    activity: Arc<Activity>,
+    handed: bool,
+}
+
+impl Call {
+    fn set_handed(&mut self, handed: bool) {
+        if handed {
+            self.activity.handed_at_ms.store(self.activity.now_ms(), Ordering::Release);
+        }
+        match (self.handed, handed) {
+            (false, true) => _ = self.activity.handed.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.activity.handed.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
+        self.handed = handed;
+    }
+}
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.idle_since_ms.store(self.0.now_ms(), Ordering::Relaxed);
-        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.set_handed(false);
+        self.activity.idle_since_ms.store(self.activity.now_ms(), Ordering::Relaxed);
+        self.activity.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -152,12 +184,12 @@ where
 /// An answer's body, which holds its [`Call`].
 pub(super) struct CountedBody {
     body: Body,
-    _call: Call,
+    call: Call,
 }
 
 impl CountedBody {
     pub(super) fn new(body: Body, call: Call) -> Self {
-        Self { body, _call: call }
+        Self { body, call }
     }
 }
 
@@ -169,7 +201,9 @@ impl http_body::Body for CountedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        self.call.set_handed(matches!(frame, Poll::Ready(Some(_))));
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

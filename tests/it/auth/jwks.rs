@@ -41,13 +41,13 @@ async fn a_server_that_misbehaves_is_not_fatal_and_its_tokens_are_refused() {
     oct.jwk = serde_json::json!({ "kty": "oct", "k": "c2VjcmV0", "kid": "two" });
     let same = TestKey::p256("one");
     let faults = [
-        Answer::Status(500, "{\"keys\":[]}"),
-        Answer::Status(404, ""),
-        Answer::Status(204, ""),
-        Answer::Redirect(elsewhere.url()),
+        // The set is good, the status is not.
+        Answer::Status(500, jwks([&key])),
+        Answer::Status(404, jwks([&key])),
+        Answer::Status(203, jwks([&key])),
+        Answer::Redirect(elsewhere.url(), jwks([&key])),
         Answer::Hangup,
         Answer::Stall,
-        Answer::Endless,
         Answer::Set(String::from("<html>sign in</html>")),
         Answer::Set(" ".repeat(262_145)),
         Answer::Set(jwks([&key, &oct])),
@@ -70,6 +70,19 @@ async fn a_server_that_misbehaves_is_not_fatal_and_its_tokens_are_refused() {
         gate.shut_down().await;
     }
     assert_eq!(elsewhere.hits(), 0, "no redirect was followed");
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_cut_at_the_size_and_not_at_the_timeout() {
+    let server = JwksServer::start(Answer::Endless).await;
+    let toml = issuer(&format!("jwks_url = {:?}", server.url()));
+    let patient = |options: &mut tollgate::auth::AuthOptions| {
+        options.fetch_timeout = Duration::from_mins(1);
+    };
+    let start = Gate::start(&toml, TempDir::new(), patient);
+    let gate = tokio::time::timeout(Duration::from_secs(5), start).await;
+    let gate = gate.expect("the fetch is given up long before its timeout").unwrap();
+    gate.authenticator.ready().expect_err("there are no keys");
 }
 
 #[tokio::test]
@@ -119,22 +132,58 @@ async fn a_hundred_tokens_of_a_new_key_cause_one_fetch_and_all_pass() {
 }
 
 #[tokio::test]
+async fn a_hundred_tokens_of_a_key_that_is_not_there_cause_one_fetch() {
+    let (old, unknown) = (TestKey::ed25519("old"), TestKey::ed25519("unknown"));
+    let server = JwksServer::start(Answer::Set(jwks([&old]))).await;
+    let gate = gate_at(&server, "").await;
+    server.answer_with(Answer::Held(jwks([&old])));
+    let token = unknown.token();
+    let tries = join_all((0..100).map(|_| gate.try_token(&token)));
+    let release = async {
+        eventually("the fetch began", async || server.hits() == 2).await;
+        server.release();
+    };
+    let (results, ()) = tokio::join!(tries, release);
+    let refused = Err(invalid(Reason::UnknownKey));
+    assert!(results.iter().all(|result| *result == refused));
+    assert_eq!(server.hits(), 2, "those who waited did not ask again one by one");
+}
+
+#[tokio::test]
+async fn a_token_that_comes_while_a_fetch_is_under_way_waits_for_it() {
+    let (old, new) = (TestKey::ed25519("old"), TestKey::ed25519("new"));
+    let server = JwksServer::start(Answer::Set(jwks([&old]))).await;
+    let gate = gate_at(&server, "").await;
+    server.answer_with(Answer::Held(jwks([&old, &new])));
+    let token = new.token();
+    let late = async {
+        eventually("the fetch began", async || server.hits() == 2).await;
+        let release = async { server.release() };
+        tokio::join!(biased; gate.try_token(&token), release).0
+    };
+    let (first, late) = tokio::join!(gate.try_token(&token), late);
+    first.expect("the one who made us ask");
+    late.expect("the one who came later");
+    assert_eq!(server.hits(), 2);
+}
+
+#[tokio::test]
 async fn only_so_many_wait_for_a_fetch_and_the_rest_are_told_to_come_back() {
     let (old, new) = (TestKey::ed25519("old"), TestKey::ed25519("new"));
     let server = JwksServer::start(Answer::Set(jwks([&old]))).await;
     let gate = gate_at(&server, "").await;
     server.answer_with(Answer::Held(jwks([&old, &new])));
     let token = new.token();
-    let tries = join_all((0..300).map(|_| gate.try_token(&token)));
-    let release = async {
+    let tries = join_all((0..256).map(|_| gate.try_token(&token)));
+    let one_more = async {
         eventually("the fetch began", async || server.hits() == 2).await;
+        let result = gate.try_token(&token).await;
         server.release();
+        result
     };
-    let (results, ()) = tokio::join!(tries, release);
-    let passed = results.iter().filter(|result| result.is_ok()).count();
-    let sent_away =
-        results.iter().filter(|result| matches!(result, Err(AuthError::Unavailable))).count();
-    assert_eq!((passed, sent_away), (256, 44));
+    let (results, one_more) = tokio::join!(tries, one_more);
+    assert_eq!(one_more.unwrap_err(), AuthError::Unavailable);
+    assert!(results.iter().all(Result::is_ok));
 }
 
 #[tokio::test]
@@ -171,7 +220,7 @@ async fn the_last_good_set_is_kept_for_a_bounded_time() {
     let key = TestKey::ed25519("one");
     let server = JwksServer::start(Answer::Set(jwks([&key]))).await;
     let gate = gate_at(&server, "jwks_max_stale_s = 400\njwks_refresh_s = 300").await;
-    server.answer_with(Answer::Status(500, ""));
+    server.answer_with(Answer::Status(500, String::new()));
     gate.clock.advance_s(400);
     gate.try_token(key.token()).await.expect("still good at 400 s");
     assert_eq!(gate.authenticator.ready(), Ok(()));

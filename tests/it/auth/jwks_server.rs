@@ -19,8 +19,10 @@ use tokio::{
 #[derive(Clone)]
 pub enum Answer {
     Set(String),
-    Status(u16, &'static str),
-    Redirect(String),
+    /// With a body all the same.
+    Status(u16, String),
+    /// To a URL, with a body all the same.
+    Redirect(String, String),
     /// Closes without a word.
     Hangup,
     /// A head, half a body and then nothing.
@@ -106,8 +108,9 @@ async fn serve(
                 "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {len}\r\n\r\n{body}"
             )
         }
-        Answer::Redirect(to) => {
-            format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
+        Answer::Redirect(to, body) => {
+            let len = body.len();
+            format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: {len}\r\n\r\n{body}")
         }
         Answer::Hangup => return Ok(()),
         Answer::Stall => {

@@ -19,8 +19,19 @@ async fn another_scheme_or_an_empty_one_is_no_token() {
     let gate = Gate::with_keys([&key]).await;
     let basic = format!("Basic {}", key.token());
     let token = key.token();
-    let none =
-        [basic.as_str(), "Bearer", "Bearer ", "Bearer   ", "", "Bear", "BearerX y", &token, "🦀"];
+    let digest = format!("Digest {}", key.token());
+    let none = [
+        basic.as_str(),
+        digest.as_str(),
+        "Bearer",
+        "Bearer ",
+        "Bearer   ",
+        "",
+        "Bear",
+        "BearerX y",
+        &token,
+        "🦀",
+    ];
     for value in none {
         let error = gate.try_headers(&[("authorization", value.as_bytes())]).await.unwrap_err();
         assert_eq!(error, AuthError::Missing, "{value}");

@@ -154,9 +154,9 @@ fn frames(arguments: &RawValue, error: &FrameError) -> Vec<(String, Value, &'sta
         Usage { input_tokens: 3, output_tokens: 2, cached_input_tokens: 1, reasoning_tokens: 1 };
     let (delta, model, choice) = ("x", "m", 1);
     let frames = [
-        (Frame::Token { delta, model, choice }, "TokenFrame"),
-        (Frame::Reasoning { delta, model, choice }, "TokenFrame"),
-        (Frame::Refusal { delta, choice }, "RefusalFrame"),
+        (Frame::Token { delta, model, choice }, "DeltaFrame"),
+        (Frame::Reasoning { delta, model, choice }, "DeltaFrame"),
+        (Frame::Refusal { delta, choice }, "DeltaFrame"),
         (Frame::ToolCall { id: "c", name: "n", arguments, choice }, "ToolCallFrame"),
         (Frame::Usage { usage, cost: Some(MicroUsd(5)) }, "UsageFrame"),
         (Frame::Done { finish_reason: "stop" }, "DoneFrame"),
@@ -177,16 +177,30 @@ fn the_frames_that_are_written_are_the_frames_that_are_described() {
     let document = committed();
     let arguments = RawValue::from_string("{}".to_owned()).unwrap();
     let error = FrameError::from(&Denial::new(Kind::UpstreamLost, "Lost."));
-    for (event, data, name) in frames(&arguments, &error) {
-        let schema = &document["components"]["schemas"][name];
-        let described: BTreeSet<&String> =
-            schema["properties"].as_object().unwrap().keys().collect();
-        let written: BTreeSet<&String> = data.as_object().unwrap().keys().collect();
-        assert_eq!(written, described, "{event}");
-        let table = &document["paths"]["/v1/streams"]["post"]["responses"]["200"]["description"];
-        let row = format!("| `{event}` | `{name}` |");
-        assert!(table.as_str().unwrap().contains(&row), "{row}");
+    let schemas = &document["components"]["schemas"];
+    let mut unwritten: BTreeSet<(&str, String)> = BTreeSet::new();
+    for (_, _, name) in frames(&arguments, &error) {
+        let members = schemas[name]["properties"].as_object().unwrap().keys();
+        unwritten.extend(members.map(|member| (name, member.clone())));
     }
+    for (event, data, name) in frames(&arguments, &error) {
+        for member in data.as_object().unwrap().keys() {
+            assert!(schemas[name]["properties"].get(member).is_some(), "{event}: {member}");
+            unwritten.remove(&(name, member.clone()));
+        }
+        for member in schemas[name]["required"].as_array().unwrap() {
+            assert!(data.get(member.as_str().unwrap()).is_some(), "{event}: no {member}");
+        }
+        let events = schemas["EventName"]["enum"].as_array().unwrap();
+        assert!(events.contains(&json!(event)), "{event}");
+        let one_of = schemas["Frame"]["oneOf"].as_array().unwrap();
+        let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
+        assert!(one_of.contains(&reference), "{name}");
+        let told = &document["paths"]["/v1/streams"]["post"]["responses"]["200"]["description"];
+        let told = told.as_str().unwrap();
+        assert!(told.contains(&format!("`{event}`")) && told.contains(&format!("`{name}`")));
+    }
+    assert!(unwritten.is_empty(), "described, and never written: {unwritten:?}");
 }
 
 /// Fails unless the document tells of this answer: its status, its type, and each header of ours.

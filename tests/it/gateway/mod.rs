@@ -1,4 +1,23 @@
 //! The whole gateway, from outside.
 
+mod admission;
+mod answer;
+mod body;
+mod cancel;
 mod chat;
+mod drain;
+mod failover;
+mod fault;
+mod fidelity;
+mod hang_up;
+mod limit;
+mod max_tokens;
+mod redaction;
+mod reload;
+mod resume;
+mod secret;
+mod seen;
 mod span;
+mod status;
+mod stream;
+mod usage;

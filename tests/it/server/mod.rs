@@ -1,5 +1,6 @@
 //! The accept loop: what a connection may and may not do, seen from a raw socket.
 
+mod stall;
 mod tls;
 
 use std::{
@@ -71,7 +72,9 @@ fn router(gates: Arc<Gates>) -> Router {
         });
         Response::new(Body::from_stream(body))
     };
+    let endless = |State(gates): State<Arc<Gates>>| async move { stall::endless(gates) };
     Router::new()
+        .route("/endless", get(endless))
         .route("/who", get(who))
         .route("/held", get(held))
         .route("/echo", post(|body: Bytes| async { body }).layer(DefaultBodyLimit::disable()))

@@ -12,7 +12,7 @@ use tollgate::{
     audit::StoredEntry,
     auth::mint::{SigningKey, TokenSpec, mint},
     config::Config,
-    pipeline::Gateway,
+    pipeline::{Gateway, SnapshotError},
     storage::sqlite::AuditReader,
 };
 
@@ -132,6 +132,11 @@ impl TestApp {
         self.app().reloader().reload(config).expect("the configuration is good");
     }
 
+    /// As [`TestApp::reload`], with a configuration that may be none.
+    pub fn try_reload(&self, config: &Config) -> Result<(), SnapshotError> {
+        self.app().reloader().reload(config)
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -151,8 +156,19 @@ impl TestApp {
     }
 
     pub fn token(&self, subject: &str, tier: &str, capabilities: &[&str]) -> String {
+        self.token_of(ISSUER, subject, tier, capabilities)
+    }
+
+    /// Every issuer of a test has the same key.
+    pub fn token_of(
+        &self,
+        issuer: &str,
+        subject: &str,
+        tier: &str,
+        capabilities: &[&str],
+    ) -> String {
         let spec = TokenSpec {
-            issuer: ISSUER.to_owned(),
+            issuer: issuer.to_owned(),
             audience: vec!["tollgate".to_owned()],
             subject: subject.to_owned(),
             tier: Some(tier.to_owned()),
@@ -204,10 +220,15 @@ impl TestApp {
 
     /// Stops the gateway and asserts that nothing is left over.
     pub async fn shutdown(mut self) {
+        self.drain().await;
+        self.upstream.until(|counts| counts.open == 0).await;
+    }
+
+    /// As [`TestApp::shutdown`], and the audit trail can still be read.
+    pub async fn drain(&mut self) {
         let app = self.app.take().expect("the gateway runs");
         let leftovers = app.shutdown().await;
         assert!(leftovers.is_clean(), "{leftovers:?}");
-        self.upstream.until(|counts| counts.open == 0).await;
     }
 }
 

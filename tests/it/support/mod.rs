@@ -3,4 +3,6 @@
 pub mod app;
 pub mod client;
 pub mod event_stream;
+pub mod native;
+pub mod process;
 pub mod upstream;

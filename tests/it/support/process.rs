@@ -1,0 +1,117 @@
+//! The real binary as a child process.
+
+use std::{
+    fs::File,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tollgate::{audit::StoredEntry, storage::sqlite::AuditReader};
+
+use super::client::eventually;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A gateway in a process and a directory of its own, both gone when it is dropped.
+pub struct Process {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Process {
+    /// `arguments` are given the directory, in which files can be put.
+    pub async fn start(arguments: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let dir = std::env::temp_dir().join(format!("tollgate-bin-{}", uuid::Uuid::now_v7()));
+        std::fs::create_dir_all(&dir).expect("a directory for the test");
+        let file = |name: &str| Stdio::from(File::create(dir.join(name)).expect("a file"));
+        let child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(arguments(&dir))
+            .stdin(Stdio::null())
+            .stdout(file("out"))
+            .stderr(file("log"))
+            .spawn()
+            .expect("the binary runs");
+        let process = Self { child, dir };
+        process.until_logged("listening").await;
+        process
+    }
+
+    /// `tollgate dev` on free ports, and the token that it prints.
+    pub async fn dev() -> (Self, String) {
+        let process = Self::start(|dir| {
+            let data = dir.join("data").display().to_string();
+            let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+            let words = ["dev", "--data", &data].into_iter().chain(ports);
+            words.map(str::to_owned).collect()
+        })
+        .await;
+        eventually(PATIENCE, async || process.token().is_some()).await;
+        let token = process.token().expect("a token");
+        (process, token)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).expect("the log")
+    }
+
+    pub async fn until_logged(&self, text: &str) {
+        eventually(PATIENCE, async || self.log().contains(text)).await;
+    }
+
+    /// Where it listens, as its log says.
+    pub fn address(&self) -> SocketAddr {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("listening")).expect("it listens");
+        let at = line.find("127.0.0.1:").expect("an address");
+        let end = line[at + 10..].find(|c: char| !c.is_ascii_digit()).expect("an end");
+        line[at..at + 10 + end].parse().expect("an address")
+    }
+
+    /// The one word of its kind that dev mode prints.
+    fn token(&self) -> Option<String> {
+        let out = std::fs::read_to_string(self.dir.join("out")).ok()?;
+        // Written in one piece, and its last line begins so.
+        out.contains("\nThe API").then_some(())?;
+        out.lines().find(|line| line.starts_with("eyJ")).map(str::to_owned)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        kill(pid, signal).expect("the process is there");
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually(PATIENCE, async || {
+            status = self.child.try_wait().expect("it is our child");
+            status.is_some()
+        })
+        .await;
+        status.expect("it has ended")
+    }
+
+    pub async fn audit_rows(&self, database: &str) -> Vec<StoredEntry> {
+        let reader = AuditReader::open(&self.dir.join(database)).await;
+        reader.expect("the database").after(0).await.expect("rows")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, and what can't be removed is a temporary file.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
