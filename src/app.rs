@@ -29,7 +29,7 @@ const END_OF_AUDIT: Duration = Duration::from_secs(10);
 /// The gateway could not be started. Each names what to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("cannot listen on {address} ({key}): {source}")]
+    #[error("cannot listen on {address} ({key}): {}", why_not(.source))]
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("audit.path: {0}")]
     Storage(#[from] StorageError),
@@ -51,6 +51,13 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Snapshot::new(config, &vocabulary)?;
     Authenticator::check(&config.auth, &vocabulary)?;
     Ok(())
+}
+
+fn why_not(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "something listens there already".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// A running gateway.

@@ -23,7 +23,7 @@ pub fn run(
 ) -> ExitCode {
     match report(path, &config::inspect(path, env), out, err) {
         Ok(true) => ExitCode::SUCCESS,
-        // Nobody reads what is printed; the exit code still tells.
+        // Where nobody reads what is printed, the exit code still tells.
         Ok(false) | Err(_) => ExitCode::FAILURE,
     }
 }
@@ -47,13 +47,15 @@ fn report(
             writeln!(out, "{}: ok ({})", path.display(), summary(config))?;
             Ok(true)
         }
-        Err(errors) => {
-            writeln!(err, "{errors}")?;
-            let count = errors.iter().count();
-            writeln!(err, "{count} error{}", if count == 1 { "" } else { "s" })?;
-            Ok(false)
-        }
+        Err(errors) => list(errors, err).map(|()| false),
     }
+}
+
+/// Every error, one a line, and their number: as `check-config` and `serve` print them.
+pub(super) fn list(errors: &ConfigErrors, err: &mut impl Write) -> io::Result<()> {
+    writeln!(err, "{errors}")?;
+    let count = errors.iter().count();
+    writeln!(err, "{count} error{}", if count == 1 { "" } else { "s" })
 }
 
 fn summary(config: &Config) -> String {

@@ -71,14 +71,13 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn serve_dev(config: &Config, key: &SigningKey) -> Result<(), Failure> {
-    let mut told = serve::StopSignal::listen()?;
-    let app = serve::start(config, &mut told).await.map_err(in_terms_of_options)?;
+    let mut signals = serve::Signals::listen()?;
+    let app = serve::start(config, &mut signals).await.map_err(in_terms_of_options)?;
     let Some(app) = app else { return Ok(()) };
     let token = mint::mint(key, &token_spec())?;
     let model = config.models.first().map_or("demo", |model| model.name.as_str());
     say(&welcome(app.address(), model, &token))?;
-    told.wait().await;
-    serve::end(app, &mut told).await
+    serve::end(app, signals, async || {}).await
 }
 
 /// Here the addresses are options, not keys of a configuration.
@@ -189,19 +188,19 @@ kind = "scripted"
 [[models]]
 name = "demo"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted", model = "demo" }]
+routes = [{ provider = "scripted", model = "echo" }]
 price = { input = 0.35, cached_input = 0.10, output = 0.75 }
 
 [[models]]
 name = "demo-fast"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted-fast", model = "demo-fast" }]
+routes = [{ provider = "scripted-fast", model = "echo" }]
 price = { input = 0.35, cached_input = 0.10, output = 0.75 }
 
 [[models]]
 name = "demo-tool"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted-fast", model = "demo-tool" }]
+routes = [{ provider = "scripted-fast", model = "tool" }]
 "#;
 
 fn add_scripted(config: &mut Config) -> Result<(), Failure> {

@@ -30,8 +30,10 @@ pub(super) struct Options {
     /// `sub`
     #[arg(long, default_value = "dev")]
     subject: String,
+    /// What limits hold, by their name in [[tiers]]
     #[arg(long, default_value = "pro")]
     tier: String,
+    /// The agent that acts for the subject
     #[arg(long)]
     agent: Option<String>,
     /// Repeatable; without one the token may do nothing

@@ -61,7 +61,7 @@ Example:
     /// Print a token, signed by the dev issuer or by a key of yours
     #[command(after_help = "\
 Examples:
-  tollgate mint-token                                 as `tollgate dev` prints it
+  tollgate mint-token --capability model:reasoning      for the dev gateway
   tollgate mint-token --subject ci --tier free --capability model:reasoning --ttl 10m
   tollgate mint-token --key issuer.pem --issuer https://bff.example --agent reviewer --trust L1")]
     MintToken(mint_token::Options),
@@ -77,7 +77,12 @@ Example:
   tollgate openapi > openapi/tollgate.json")]
     Openapi,
     /// Look at the audit trail
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Example:
+  tollgate audit tail --follow"
+    )]
     Audit(AuditCommand),
 }
 
@@ -117,9 +122,9 @@ struct ConfigFile {
 #[derive(Debug, Args)]
 struct Database {
     /// The database [default: audit.path of --config, else data/tollgate.db]
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long)]
     path: Option<PathBuf>,
-    /// The configuration to take audit.path from
+    /// The configuration to take audit.path from, where there is no --path
     #[arg(short, long, env = "TOLLGATE_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -197,5 +202,8 @@ fn say(text: &dyn Display) -> Result<(), Failure> {
 
 fn complain(failure: &Failure) {
     // Where stderr is gone there is nobody to tell.
-    let _ = writeln!(io::stderr(), "tollgate: {failure}");
+    let _ = match failure.downcast_ref::<config::ConfigErrors>() {
+        Some(errors) => check_config::list(errors, &mut io::stderr()),
+        None => writeln!(io::stderr(), "tollgate: {failure}"),
+    };
 }

@@ -23,11 +23,11 @@ pub(super) fn run(path: &Path) -> Result<(), Failure> {
 }
 
 async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
-    let mut told = StopSignal::listen()?;
-    // From here on SIGHUP does not end the process. One that comes before the watcher listens is
-    // not lost: the watcher's first look at the file sees what it was sent for.
+    let mut signals = Signals::listen()?;
+    // A signal that nobody listens for kills. What one asks for before `watch` listens too, its
+    // first look does.
     let _hangups = signal(SignalKind::hangup())?;
-    let Some(app) = start(config, &mut told).await? else { return Ok(()) };
+    let Some(app) = start(config, &mut signals).await? else { return Ok(()) };
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let watcher = reload::Reloader::new(path, config::environment(), config.clone());
     let reloader = app.reloader();
@@ -41,26 +41,55 @@ async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
             tracing::error!(%error, "the configuration is no longer watched");
         }
     });
-    told.wait().await;
-    stop.cancel();
-    tasks.close();
-    tasks.wait().await;
-    end(app, &mut told).await
+    end(app, signals, async || {
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
+    })
+    .await
+}
+
+/// SIGTERM and SIGINT. Listened for before anything is begun that they must not cut off.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn told_to_stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Starts the gateway; `None` if it was told to stop before it had started.
 pub(super) async fn start(
     config: &Config,
-    told: &mut StopSignal,
+    signals: &mut Signals,
 ) -> Result<Option<App>, StartError> {
     tokio::select! {
         started = App::start(config) => started.map(Some),
-        () = told.wait() => Ok(None),
+        () = signals.told_to_stop() => Ok(None),
     }
 }
 
-/// Drains and stops. A second signal does not wait for the drain.
-pub(super) async fn end(app: App, told: &mut StopSignal) -> Result<(), Failure> {
+/// Waits for a signal, then drains and stops. A second signal does not wait for the drain.
+pub(super) async fn end(
+    app: App,
+    mut signals: Signals,
+    before: impl AsyncFnOnce(),
+) -> Result<(), Failure> {
+    signals.told_to_stop().await;
+    before().await;
     tokio::select! {
         leftovers = app.shutdown() => {
             if leftovers.is_clean() {
@@ -69,30 +98,8 @@ pub(super) async fn end(app: App, told: &mut StopSignal) -> Result<(), Failure> 
                 Err(format!("stopped with things left over: {leftovers:?}").into())
             }
         }
-        () = told.wait() => Err("told to stop twice: stopped without draining".into()),
-    }
-}
-
-/// SIGTERM and SIGINT. They are listened to before anything starts: until then they would end the
-/// process on the spot, whatever it had begun.
-pub(super) struct StopSignal {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignal {
-    pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for the next one.
-    pub(super) async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        () = signals.told_to_stop() => {
+            Err("told to stop twice: stopped without draining".into())
         }
     }
 }

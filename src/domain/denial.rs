@@ -1,147 +1,110 @@
 //! Why a call was not answered, as one closed list with stable codes.
 
-/// What went wrong, as the public knows it: gives the status, the stable code and the retry hint.
-///
-/// The codes are part of the contract: never change one, only add.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    // 400
-    InvalidRequest,
-    InvalidJson,
-    SecretInRequest,
-    // 401
-    MissingToken,
-    InvalidToken,
-    ExpiredToken,
-    // 403
-    CapabilityDenied,
-    UnknownTier,
-    // 404
-    NotFound,
-    ModelNotFound,
-    StreamGone,
-    // 405, 408, 413, 415, 431
-    MethodNotAllowed,
-    RequestTimeout,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    // 429
-    RateLimited,
-    ConcurrencyLimited,
-    // 499-like: only ever seen in audit and in a stream's frames
-    Canceled,
-    // 500
-    Internal,
-    // 502, 503, 504
-    UpstreamUnavailable,
-    UpstreamInvalid,
-    UpstreamLost,
-    UpstreamError,
-    Overloaded,
-    AuditUnavailable,
-    IssuerUnavailable,
-    ShuttingDown,
-    UpstreamTimeout,
-    CallTimeout,
+/// Makes [`Kind`] and all that is said of a kind from one table, so that none can be left out.
+macro_rules! kinds {
+    ($($(#[doc = $meaning:literal])+ $name:ident = $status:literal, $code:literal;)+) => {
+        /// What went wrong, as the public knows it: gives the status, the stable code and the
+        /// retry hint.
+        ///
+        /// The codes are part of the contract: never change one, only add.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kind {
+            $($(#[doc = $meaning])+ $name,)+
+        }
+
+        impl Kind {
+            /// Every kind, for the documentation.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// The stable code in an error's body, an `error` frame and an audit row.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self {
+                    $(Self::$name => $code,)+
+                }
+            }
+
+            /// The HTTP status.
+            #[must_use]
+            pub const fn status(self) -> u16 {
+                match self {
+                    $(Self::$name => $status,)+
+                }
+            }
+
+            /// What happened and what to do, in a sentence or two for the documentation.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($meaning),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The request is not one that this route takes; `param` names the field.
+    InvalidRequest = 400, "invalid_request";
+    /// The body is not a JSON object.
+    InvalidJson = 400, "invalid_json";
+    /// There is a secret in the request and the gateway is set to refuse those: take it out.
+    SecretInRequest = 400, "secret_in_request";
+    /// No token came: send `Authorization: Bearer …`.
+    MissingToken = 401, "missing_token";
+    /// The token is not one that the gateway trusts.
+    InvalidToken = 401, "invalid_token";
+    /// The token's time is over: get a new one.
+    ExpiredToken = 401, "expired_token";
+    /// The token lacks the capability that the model or tool takes.
+    CapabilityDenied = 403, "capability_denied";
+    /// The gateway does not know the token's tier.
+    UnknownTier = 403, "unknown_tier";
+    /// There is no such route.
+    NotFound = 404, "not_found";
+    /// There is no such model; `GET /v1/models` lists yours.
+    ModelNotFound = 404, "model_not_found";
+    /// There is no such stream, it is another's, or its frames are no longer kept.
+    StreamGone = 404, "stream_gone";
+    /// The route does not take this method.
+    MethodNotAllowed = 405, "method_not_allowed";
+    /// The request did not come in time.
+    RequestTimeout = 408, "request_timeout";
+    /// The body is larger than the gateway takes.
+    BodyTooLarge = 413, "body_too_large";
+    /// Send the body with `content-type: application/json`.
+    UnsupportedMediaType = 415, "unsupported_media_type";
+    /// Too many requests: wait for `retry-after`.
+    RateLimited = 429, "rate_limited";
+    /// Too many calls at once: wait for one to end.
+    ConcurrencyLimited = 429, "concurrency_limited";
+    /// The call was canceled. Only in a stream's frames and in the audit trail.
+    Canceled = 499, "canceled";
+    /// A fault of the gateway; `x-request-id` finds it in its log.
+    Internal = 500, "internal";
+    /// The provider cannot be reached.
+    UpstreamUnavailable = 502, "upstream_unavailable";
+    /// The provider sent what is not understood.
+    UpstreamInvalid = 502, "upstream_invalid";
+    /// The provider's answer broke off.
+    UpstreamLost = 502, "upstream_lost";
+    /// The provider ended the answer with an error of its own.
+    UpstreamError = 502, "upstream_error";
+    /// The gateway has all the work that it can take.
+    Overloaded = 503, "overloaded";
+    /// The audit trail cannot be written, and nothing leaves unaudited.
+    AuditUnavailable = 503, "audit_unavailable";
+    /// The keys of the token's issuer cannot be had.
+    IssuerUnavailable = 503, "issuer_unavailable";
+    /// The gateway is stopping: another instance, or the next, will answer.
+    ShuttingDown = 503, "shutting_down";
+    /// The provider did not answer in time, or fell silent.
+    UpstreamTimeout = 504, "upstream_timeout";
+    /// The call took longer than a call may. To send it again would buy it twice.
+    CallTimeout = 504, "call_timeout";
 }
 
 impl Kind {
-    /// Every kind, for the documentation.
-    pub const ALL: &[Self] = &[
-        Self::InvalidRequest,
-        Self::InvalidJson,
-        Self::SecretInRequest,
-        Self::MissingToken,
-        Self::InvalidToken,
-        Self::ExpiredToken,
-        Self::CapabilityDenied,
-        Self::UnknownTier,
-        Self::NotFound,
-        Self::ModelNotFound,
-        Self::StreamGone,
-        Self::MethodNotAllowed,
-        Self::RequestTimeout,
-        Self::BodyTooLarge,
-        Self::UnsupportedMediaType,
-        Self::RateLimited,
-        Self::ConcurrencyLimited,
-        Self::Canceled,
-        Self::Internal,
-        Self::UpstreamUnavailable,
-        Self::UpstreamInvalid,
-        Self::UpstreamLost,
-        Self::UpstreamError,
-        Self::Overloaded,
-        Self::AuditUnavailable,
-        Self::IssuerUnavailable,
-        Self::ShuttingDown,
-        Self::UpstreamTimeout,
-        Self::CallTimeout,
-    ];
-
-    /// The stable code in an error's body, an `error` frame and an audit row.
-    #[must_use]
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::InvalidRequest => "invalid_request",
-            Self::InvalidJson => "invalid_json",
-            Self::SecretInRequest => "secret_in_request",
-            Self::MissingToken => "missing_token",
-            Self::InvalidToken => "invalid_token",
-            Self::ExpiredToken => "expired_token",
-            Self::CapabilityDenied => "capability_denied",
-            Self::UnknownTier => "unknown_tier",
-            Self::NotFound => "not_found",
-            Self::ModelNotFound => "model_not_found",
-            Self::StreamGone => "stream_gone",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::RequestTimeout => "request_timeout",
-            Self::BodyTooLarge => "body_too_large",
-            Self::UnsupportedMediaType => "unsupported_media_type",
-            Self::RateLimited => "rate_limited",
-            Self::ConcurrencyLimited => "concurrency_limited",
-            Self::Canceled => "canceled",
-            Self::Internal => "internal",
-            Self::UpstreamUnavailable => "upstream_unavailable",
-            Self::UpstreamInvalid => "upstream_invalid",
-            Self::UpstreamLost => "upstream_lost",
-            Self::UpstreamError => "upstream_error",
-            Self::Overloaded => "overloaded",
-            Self::AuditUnavailable => "audit_unavailable",
-            Self::IssuerUnavailable => "issuer_unavailable",
-            Self::ShuttingDown => "shutting_down",
-            Self::UpstreamTimeout => "upstream_timeout",
-            Self::CallTimeout => "call_timeout",
-        }
-    }
-
-    /// The HTTP status.
-    #[must_use]
-    pub const fn status(self) -> u16 {
-        match self {
-            Self::InvalidRequest | Self::InvalidJson | Self::SecretInRequest => 400,
-            Self::MissingToken | Self::InvalidToken | Self::ExpiredToken => 401,
-            Self::CapabilityDenied | Self::UnknownTier => 403,
-            Self::NotFound | Self::ModelNotFound | Self::StreamGone => 404,
-            Self::MethodNotAllowed => 405,
-            Self::RequestTimeout => 408,
-            Self::BodyTooLarge => 413,
-            Self::UnsupportedMediaType => 415,
-            Self::RateLimited | Self::ConcurrencyLimited => 429,
-            Self::Canceled => 499,
-            Self::Internal => 500,
-            Self::UpstreamUnavailable
-            | Self::UpstreamInvalid
-            | Self::UpstreamLost
-            | Self::UpstreamError => 502,
-            Self::Overloaded
-            | Self::AuditUnavailable
-            | Self::IssuerUnavailable
-            | Self::ShuttingDown => 503,
-            Self::UpstreamTimeout | Self::CallTimeout => 504,
-        }
-    }
-
     /// May the same request succeed if it is sent again? Not a call that took all the time there
     /// is: it would be bought once more for nothing.
     #[must_use]

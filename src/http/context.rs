@@ -10,7 +10,10 @@ use http::HeaderMap;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
-use crate::domain::{Caller, RequestId, TraceContext};
+use crate::{
+    domain::{Caller, RequestId, TraceContext},
+    pipeline::Failure,
+};
 
 /// Made by the outermost layer for every request, and shared by all that see the request: the
 /// limits, the handlers, and the responder that writes and audits a denial.
@@ -25,6 +28,7 @@ struct Inner {
     trace: TraceContext,
     arrived: Instant,
     caller: OnceLock<Arc<Caller>>,
+    failure: Failure,
 }
 
 impl RequestContext {
@@ -41,6 +45,7 @@ impl RequestContext {
             trace,
             arrived: Instant::now(),
             caller: OnceLock::new(),
+            failure: Failure::default(),
         }))
     }
 
@@ -63,6 +68,11 @@ impl RequestContext {
 
     pub(super) fn arrived(&self) -> Instant {
         self.0.arrived
+    }
+
+    /// What made the request's call fail, once it has.
+    pub(super) fn failure(&self) -> &Failure {
+        &self.0.failure
     }
 
     /// Known once the request is authenticated.

@@ -109,7 +109,7 @@ pub(super) fn render(error: &ApiError, path: &str, response: &mut Response) {
 }
 
 /// `OpenAI`'s error body, which its SDKs turn into exceptions.
-fn openai_body(denial: &Denial) -> String {
+pub(super) fn openai_body(denial: &Denial) -> String {
     let class = match denial.kind.status() {
         401 => "authentication_error",
         403 => "permission_error",

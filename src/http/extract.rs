@@ -47,6 +47,7 @@ impl<S: Sync> FromRequestParts<S> for Call {
                 address: context.address(),
                 trace: context.trace(),
                 arrived: context.arrived(),
+                failure: context.failure().clone(),
             },
         })
     }

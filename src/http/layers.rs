@@ -41,7 +41,7 @@ use tracing::Instrument as _;
 use super::{
     ApiError, AppState, Settings,
     context::{RequestContext, client_address},
-    docs, error, watch,
+    error, openapi, watch,
 };
 use crate::{
     audit::{Entry, EntryKind},
@@ -114,7 +114,7 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     });
     let context = RequestContext::new(
         request_id,
-        docs::operation(request.method(), route),
+        openapi::operation(request.method(), route),
         client_address(&request, &state.settings().trusted_proxies),
         span.trace(),
     );
@@ -129,7 +129,8 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
         record(&state, &context, error);
     }
     put_ids(&context, response.headers_mut());
-    watch::until_sent(response, span, failure.map(|error| error.denial().kind.code()))
+    let refusal = failure.map(|error| error.denial().kind.code());
+    watch::until_sent(response, span, refusal, context.failure())
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -1,12 +1,11 @@
 //! The wire: routes, layers, dialects. Nothing below this module knows of HTTP servers.
 
 mod context;
-mod docs;
 mod error;
-mod event;
 mod extract;
 mod layers;
 mod openai;
+mod openapi;
 mod ops;
 mod router;
 pub mod server;
@@ -19,9 +18,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 
 pub use axum::Router;
-pub use docs::document;
 pub use error::ApiError;
 pub use layers::Sweeper;
+pub use openapi::document;
 pub use router::{admin_router, public_router};
 
 use crate::{auth::Authenticator, pipeline::Gateway};

@@ -1,23 +1,28 @@
 //! Every route, on one screen.
 
-use axum::{Router, middleware::map_response, response::Response, routing::get};
-use http::{HeaderValue, header};
+use axum::{
+    Router,
+    middleware::map_response,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use http::{HeaderValue, StatusCode, header};
 use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
-use utoipa_swagger_ui::SwaggerUi;
+use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{
-    ApiError, AppState, docs,
+    ApiError, AppState,
     layers::{self, Sweeper},
     openai::{chat, models},
-    ops, streams,
+    openapi, ops, streams,
 };
 use crate::domain::Kind;
 
 /// The operations that take a token. Their paths stand at their handlers and in the `OpenAPI`
 /// document, which is made from this list; operation id = handler.
 pub fn api() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(docs::ApiDoc::openapi())
+    OpenApiRouter::with_openapi(openapi::ApiDoc::openapi())
         // POST /v1/chat/completions
         .routes(routes!(chat::create_chat_completion))
         // GET /v1/models, GET /v1/models/{id}
@@ -30,10 +35,11 @@ pub fn api() -> OpenApiRouter<AppState> {
 
 /// What is served on `server.listen`.
 pub fn public_router(state: AppState, sweeper: &Sweeper) -> Router {
-    let (governed, document) = api().split_for_parts();
+    let (governed, _) = api().split_for_parts();
     let governed = governed.route_layer(layers::governed(&state, sweeper));
-    // Open to all: GET /openapi.json and /docs.
-    let open = SwaggerUi::new("/docs").url("/openapi.json", document);
+    // Open to all: GET /openapi.json and /docs. The page would show strangers' servers a badge.
+    let page = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
+    let open = SwaggerUi::new("/docs").url("/openapi.json", openapi::document()).config(page);
     let open = Router::new().merge(open).layer(map_response(shield));
     Router::new()
         .merge(governed)
@@ -63,6 +69,10 @@ async fn method_not_allowed() -> ApiError {
 
 /// The page is the gateway's own origin: nothing from elsewhere, in no frame.
 async fn shield(mut response: Response) -> Response {
+    if response.status() == StatusCode::NOT_FOUND {
+        // The page's own 404 is a bare text.
+        response = not_found().await.into_response();
+    }
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_SECURITY_POLICY,

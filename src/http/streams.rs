@@ -12,10 +12,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     ApiError, AppState,
-    docs::{ChatRequest, GovernedErrors},
-    event::StreamEvent,
     extract::{Call, ChatBody, PathId},
     openai::chat::{lost, put, whole},
+    openapi::{
+        answer::{self, Errors, ErrorsOfOne},
+        schema::ChatRequest,
+    },
     sse,
 };
 use crate::{
@@ -36,13 +38,7 @@ const RETRY: &[u8] = b"retry: 1000\n\n";
     path = "/v1/streams",
     tag = "streams",
     request_body = ChatRequest,
-    responses(
-        (status = 200, description = "The frames", content_type = "text/event-stream", body = StreamEvent, headers(
-            ("x-stream-id" = String, description = "The stream's id"),
-            ("location" = String, description = "Where to resume or cancel it"),
-        )),
-        GovernedErrors,
-    ),
+    responses(answer::NativeStream),
     security(("token" = [])),
 )]
 pub async fn create_stream(
@@ -68,22 +64,23 @@ pub async fn create_stream(
     Ok(response)
 }
 
-/// Resumes a native stream after `Last-Event-ID`.
+/// Resumes a native stream where it was left.
 ///
-/// Replays what was missed, then goes on live. A finished stream is replayed to its end. 204 where
+/// Replays what came after `Last-Event-ID`, then goes on live. A finished stream is replayed to its end. 204 where
 /// nothing is left to read: an `EventSource` stops coming back then.
 #[utoipa::path(
     get,
     path = "/v1/streams/{id}",
     tag = "streams",
     params(
-        ("id" = String, Path, description = "`x-stream-id`"),
-        ("last-event-id" = Option<u64>, Header, nullable = false, description = "The last frame's `seq` that was seen"),
+        ("id" = String, Path, description = "`x-stream-id`", example = "0192f0c1-a6b2-7c3d-8e4f-5a6b7c8d9e0f"),
+        ("last-event-id" = Option<u64>, Header, nullable = false, description = "The last frame's `seq` that was seen; without it, from the first on", example = 41),
     ),
     responses(
-        (status = 200, description = "The frames", content_type = "text/event-stream", body = StreamEvent),
+        answer::NativeRest,
         (status = 204, description = "The stream has ended and nothing of it is left to read"),
-        GovernedErrors,
+        ErrorsOfOne,
+        Errors,
     ),
     security(("token" = [])),
 )]
@@ -111,8 +108,12 @@ pub async fn resume_stream(
     delete,
     path = "/v1/streams/{id}",
     tag = "streams",
-    params(("id" = String, Path, description = "`x-stream-id`")),
-    responses((status = 202, description = "It ends, or has ended"), GovernedErrors),
+    params(("id" = String, Path, description = "`x-stream-id`", example = "0192f0c1-a6b2-7c3d-8e4f-5a6b7c8d9e0f")),
+    responses(
+        (status = 202, description = "It ends, or has ended"),
+        ErrorsOfOne,
+        Errors,
+    ),
     security(("token" = [])),
 )]
 pub async fn cancel_stream(

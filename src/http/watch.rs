@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::telemetry::CallSpan;
+use crate::{pipeline::Failure, telemetry::CallSpan};
 
 /// A place among the requests in flight, on its way from the layer that took it to the body that
 /// keeps it. (An extension must be `Clone`; the permit itself is in one place only.)
@@ -33,30 +33,38 @@ impl InFlight {
 pub(super) fn until_sent(
     mut response: Response,
     span: CallSpan,
-    failure: Option<&'static str>,
+    refusal: Option<&'static str>,
+    failure: &Failure,
 ) -> Response {
     let permit = response.extensions_mut().remove::<InFlight>().and_then(|place| place.take());
     let status = response.status().as_u16();
     if response.body().is_end_stream() {
-        span.end_server(status, failure);
+        span.end_server(status, refusal.or_else(|| failure.code()));
         return response;
     }
-    let end = Some((span, failure));
+    let end = Some(End { span, refusal, failure: failure.clone() });
     response.map(|body| Body::new(Watched { body, end, status, _permit: permit }))
 }
 
 struct Watched {
     body: Body,
     /// Gone once the span has ended.
-    end: Option<(CallSpan, Option<&'static str>)>,
+    end: Option<End>,
     status: u16,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
+/// What is told at the end: how the head refused the request, or how its call failed after that.
+struct End {
+    span: CallSpan,
+    refusal: Option<&'static str>,
+    failure: Failure,
+}
+
 impl Watched {
     fn end(&mut self) {
-        if let Some((span, failure)) = self.end.take() {
-            span.end_server(self.status, failure);
+        if let Some(End { span, refusal, failure }) = self.end.take() {
+            span.end_server(self.status, refusal.or_else(|| failure.code()));
         }
     }
 }

@@ -45,6 +45,16 @@ impl Ending {
         }
     }
 
+    /// The stable code of what went wrong. To cancel a call is not to fail it.
+    pub(super) fn failure(&self) -> Option<&'static str> {
+        match self {
+            Self::Completed | Self::Canceled(_) => None,
+            Self::RefusedUpstream { .. } | Self::Denied(_) | Self::Failed(_) => {
+                Some(self.outcome())
+            }
+        }
+    }
+
     const fn entry_kind(&self) -> EntryKind {
         match self {
             Self::Denied(_) => EntryKind::Denied,

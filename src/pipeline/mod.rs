@@ -10,7 +10,11 @@ mod progress;
 mod route;
 mod stage;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
@@ -105,6 +109,25 @@ pub struct Gateway {
     pub orphan_timeout: Duration,
 }
 
+/// What made a call fail, for whoever watches its answer: the head may be out by then.
+#[derive(Debug, Clone, Default)]
+pub struct Failure(Arc<OnceLock<&'static str>>);
+
+impl Failure {
+    fn note(&self, ending: &Ending) {
+        if let Some(code) = ending.failure() {
+            // A call ends once.
+            let _ = self.0.set(code);
+        }
+    }
+
+    /// The stable code, if the call has failed by now.
+    #[must_use]
+    pub fn code(&self) -> Option<&'static str> {
+        self.0.get().copied()
+    }
+}
+
 /// Who calls, and how the call came.
 #[derive(Debug, Clone)]
 pub struct CallContext {
@@ -116,6 +139,7 @@ pub struct CallContext {
     /// The server span's place in the caller's trace.
     pub trace: TraceContext,
     pub arrived: Instant,
+    pub failure: Failure,
 }
 
 /// A call that was refused before or after it was begun.

@@ -145,6 +145,7 @@ impl Telling {
             }
         };
         drop(lifeline);
+        open.context.failure.note(&ending);
         open.settle().await;
         let conclusion = open.conclusion(&ending);
         let answer = self.answer.take().map(Head::Complete).or_else(|| {

@@ -241,10 +241,11 @@ impl CallSpan {
 
 impl Drop for CallSpan {
     fn drop(&mut self) {
-        // `tracing-opentelemetry` ends a span when it was last left, which for a streamed answer
-        // was at its head. So enter and leave it once more.
-        if self.otel.is_some() {
-            self.span.in_scope(|| {});
+        // `tracing-opentelemetry` ends a span when its last handle is gone and as of when it was
+        // last left. But a stream's task, which logs in its request's span, outlives the request;
+        // and a streamed answer's span was last left at its head. Its end is here and now.
+        if let Some(context) = &self.otel {
+            context.span().end();
         }
     }
 }

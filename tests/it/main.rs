@@ -9,7 +9,9 @@
 
 mod audit;
 mod auth;
+mod cli;
 mod config;
+mod contract;
 mod gateway;
 mod hub;
 mod ledger;

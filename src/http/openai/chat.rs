@@ -12,10 +12,9 @@ use crate::{
     domain::Kind,
     http::{
         ApiError, AppState,
-        docs::{ChatCompletion, ChatRequest, GovernedErrors},
         error::{SOURCE, put_standing},
-        event::ChatEvent,
         extract::{Call, ChatBody},
+        openapi::{answer, schema::ChatRequest},
         sse::{self, Received},
     },
     pipeline::{Head, authorize, start_chat},
@@ -24,20 +23,14 @@ use crate::{
 
 /// A chat completion, whole or streamed.
 ///
-/// `OpenAI`'s own request and answer: fields that are not described here pass through both ways.
+/// OpenAI's own request and answer: fields that are not described here pass through both ways.
 /// Hanging up cancels the call; what was generated until then is charged.
 #[utoipa::path(
     post,
     path = "/v1/chat/completions",
     tag = "models",
     request_body = ChatRequest,
-    responses(
-        (status = 200, description = "The answer: JSON, or SSE with `stream: true`", content(
-            (ChatCompletion = "application/json"),
-            (ChatEvent = "text/event-stream"),
-        )),
-        GovernedErrors,
-    ),
+    responses(answer::Chat),
     security(("token" = [])),
 )]
 pub async fn create_chat_completion(

@@ -6,8 +6,11 @@ use crate::{
     domain::{Denial, Kind},
     http::{
         ApiError, AppState,
-        docs::{GovernedErrors, ModelList, ModelObject},
         extract::{Call, PathId},
+        openapi::{
+            answer::{Errors, ErrorsOfOne, Forbidden},
+            schema::{ModelList, ModelObject},
+        },
     },
     pipeline::Refused,
     provider::Model,
@@ -18,7 +21,7 @@ use crate::{
     get,
     path = "/v1/models",
     tag = "models",
-    responses((status = 200, description = "The models", body = ModelList), GovernedErrors),
+    responses((status = 200, description = "The models", body = ModelList), Errors),
     security(("token" = [])),
 )]
 pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<ModelList> {
@@ -32,8 +35,13 @@ pub async fn list_models(State(state): State<AppState>, call: Call) -> Json<Mode
     get,
     path = "/v1/models/{id}",
     tag = "models",
-    params(("id" = String, Path, description = "The model's name")),
-    responses((status = 200, description = "The model", body = ModelObject), GovernedErrors),
+    params(("id" = String, Path, description = "The model's name", example = "demo")),
+    responses(
+        (status = 200, description = "The model", body = ModelObject),
+        Forbidden,
+        ErrorsOfOne,
+        Errors,
+    ),
     security(("token" = [])),
 )]
 pub async fn get_model(

@@ -17,6 +17,7 @@ mod reload;
 mod resume;
 mod secret;
 mod seen;
+mod span;
 mod status;
 mod stream;
 mod usage;

@@ -1,0 +1,117 @@
+//! `check-config`, and `serve` where the configuration is bad.
+
+use super::Shell;
+
+pub(super) const GOOD: &str = r#"[server]
+listen = "127.0.0.1:0"
+admin_listen = "127.0.0.1:0"
+
+[[auth.issuers]]
+issuer = "https://issuer.test"
+audience = ["tollgate"]
+algorithms = ["EdDSA"]
+jwks_file = "jwks.json"
+
+[[providers]]
+name = "up"
+kind = "openai"
+base_url = "http://127.0.0.1:9/v1"
+api_key = "${UP_KEY}"
+
+[[models]]
+name = "m"
+requires = ["model:reasoning"]
+routes = [{ provider = "up", model = "m" }]
+
+[[tiers]]
+name = "pro"
+"#;
+
+const BAD: &str = r#"[server]
+listen = "nowhere"
+lissen = "127.0.0.1:0"
+
+[[providers]]
+name = "up"
+kind = "openai"
+
+[budget]
+store = "redis"
+"#;
+
+#[test]
+fn a_good_configuration_is_said_to_be_good() {
+    let shell = Shell::new().with_env("UP_KEY", "sk-0123456789abcdef");
+    shell.write("tollgate.toml", GOOD);
+    shell.write("jwks.json", "{}");
+    let out = shell.run(&["check-config"]).ok();
+    assert!(out.starts_with("tollgate.toml: ok (1 issuer, 1 provider, 1 model"), "{out}");
+    assert!(!out.contains("sk-"), "a secret is shown: {out}");
+    // From elsewhere, by each way to name it.
+    let elsewhere = shell.path("tollgate.toml").display().to_string();
+    shell.run(&["check-config", "--config", &elsewhere]).ok();
+    shell.run(&["check-config", "-c", &elsewhere]).ok();
+    let by_variable = Shell::new().with_env("TOLLGATE_CONFIG", elsewhere).with_env("UP_KEY", "k");
+    by_variable.write("jwks.json", "{}");
+    by_variable.run(&["check-config"]).ok();
+}
+
+#[test]
+fn a_bad_one_has_each_error_with_its_place_and_key_and_serve_says_the_same() {
+    let shell = Shell::new();
+    shell.write("bad.toml", BAD);
+    let checked = shell.run(&["check-config", "--config", "bad.toml"]).fails(1);
+    let expected = [
+        "bad.toml:2:1: server.listen: ",
+        "bad.toml:3:1: server.lissen: ",
+        "providers[0].base_url: ",
+        "budget.store: ",
+        "auth.issuers: ",
+        "models: ",
+    ];
+    for error in expected {
+        let lines = checked.lines().filter(|line| line.contains(error));
+        assert_eq!(lines.count(), 1, "{error} in {checked}");
+    }
+    let errors = checked.lines().count() - 1;
+    assert!(checked.ends_with(&format!("\n{errors} errors\n")), "{checked}");
+    let served = shell.run(&["serve", "--config", "bad.toml"]).fails(1);
+    assert_eq!(served, checked, "serve says what check-config says");
+    let migrated = shell.run(&["migrate", "--config", "bad.toml"]).fails(1);
+    assert_eq!(migrated, checked);
+}
+
+#[test]
+fn the_environment_is_part_of_the_configuration() {
+    let shell = Shell::new();
+    shell.write("tollgate.toml", GOOD);
+    let err = shell.run(&["check-config"]).fails(1);
+    assert!(err.contains("providers[0].api_key") && err.contains("UP_KEY"), "{err}");
+    let shell = Shell::new().with_env("UP_KEY", "k").with_env("TOLLGATE__SERVER__DRAIN_S", "soon");
+    shell.write("tollgate.toml", GOOD);
+    let err = shell.run(&["check-config"]).fails(1);
+    assert!(err.contains("TOLLGATE__SERVER__DRAIN_S: server.drain_s: "), "{err}");
+}
+
+#[test]
+fn a_file_that_is_not_there_or_no_toml_is_named() {
+    let shell = Shell::new();
+    for command in ["check-config", "serve"] {
+        let err = shell.run(&[command]).fails(1);
+        assert!(err.contains("tollgate.toml") && err.contains("--config"), "{command}: {err}");
+    }
+    shell.write("tollgate.toml", "[server\nlisten = 1");
+    let err = shell.run(&["check-config"]).fails(1);
+    assert!(err.contains("tollgate.toml:1:"), "{err}");
+}
+
+#[test]
+fn the_answer_is_the_exit_code_where_nobody_reads() {
+    let shell = Shell::new().with_env("UP_KEY", "k");
+    shell.write("tollgate.toml", GOOD);
+    shell.write("jwks.json", "{}");
+    let mut child =
+        shell.command(&["check-config"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,94 @@
+//! `serve`: how it starts, fails to start, and ends.
+
+use std::{net::TcpListener, time::Duration};
+
+use tollgate::auth::mint::SigningKey;
+
+use super::{Running, Shell, check::GOOD};
+use crate::support::{
+    app::chat,
+    client::{Client, eventually},
+    upstream::{MockUpstream, fault},
+};
+
+fn ready() -> Shell {
+    let shell = Shell::new().with_env("UP_KEY", "sk-0123456789abcdef");
+    let key = SigningKey::generate_file(&shell.path("issuer.pem")).unwrap();
+    shell.write("jwks.json", &key.public_jwks().to_string());
+    shell.write("tollgate.toml", GOOD);
+    shell
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_its_key() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (variable, key) in [
+        ("TOLLGATE__SERVER__LISTEN", "server.listen"),
+        ("TOLLGATE__SERVER__ADMIN_LISTEN", "server.admin_listen"),
+    ] {
+        let shell = ready().with_env(variable, address.clone());
+        let err = shell.run(&["serve"]).fails(1);
+        let message =
+            format!("cannot listen on {address} ({key}): something listens there already");
+        assert!(err.contains(&message), "{err}");
+    }
+}
+
+#[test]
+fn it_drains_on_sigterm_and_ends_well() {
+    let shell = ready();
+    let mut running = shell.start(&["serve"]);
+    running.err.until("\"listening\"");
+    let ran = running.stop();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.out, "", "the log goes to stderr");
+    for message in ["\"listening\"", "\"draining\"", "\"stopped\""] {
+        assert!(ran.err.contains(message), "{message}: {}", ran.err);
+    }
+    assert!(!ran.err.contains("sk-0123456789abcdef"), "a secret is logged");
+}
+
+/// The address that a gateway on port 0 listens on.
+fn address(running: &mut Running) -> std::net::SocketAddr {
+    let line = running.err.until("\"listening\"").last().unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    line["address"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_does_not_wait_for_the_drain() {
+    let upstream = MockUpstream::start().await;
+    upstream.enqueue(fault::stall_mid_stream());
+    let shell = ready();
+    shell.write("tollgate.toml", &GOOD.replace("http://127.0.0.1:9/v1", &upstream.base_url()));
+    let mut running = shell.start(&["serve"]);
+    let address = address(&mut running);
+    let minted = ["mint-token", "--key", "issuer.pem", "--issuer", "https://issuer.test"];
+    let token = shell.run(&[&minted[..], &["--capability", "model:reasoning"]].concat()).ok();
+    let client = Client::new(address).with_token(token.trim_end());
+    let response = client.post("/v1/chat/completions").json(&chat(true)).send().await;
+    assert_eq!(response.status, 200);
+    running.signal("TERM");
+    running.err.until("\"draining\"");
+    assert!(running.child.try_wait().unwrap().is_none(), "it waits for the stream");
+    running.signal("INT");
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("told to stop twice"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_waits_for_an_issuers_keys_can_be_stopped_all_the_same() {
+    // It accepts and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("jwks_url = \"http://{}/jwks.json\"", silent.local_addr().unwrap());
+    let shell = ready();
+    shell.write("tollgate.toml", &GOOD.replace("jwks_file = \"jwks.json\"", &url));
+    let running = shell.start(&["serve"]);
+    // Once its database is there, its signals have been listened to.
+    let database = shell.path("data/tollgate.db");
+    eventually(Duration::from_secs(10), async || database.exists()).await;
+    let ran = running.stop();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
