@@ -40,7 +40,7 @@ need = @command -v $(firstword $(subst @, ,$(1))) >/dev/null || \
 
 .PHONY: run
 run: ## Start the gateway with no service: prints a token and three lines to paste
-	$(call say,tollgate dev on 127.0.0.1:8080 (Ctrl-C ends it))
+	$(call say,tollgate dev (Ctrl-C ends it))
 	@cargo run --quiet --locked --bin tollgate -- dev $(ARGS)
 
 .PHONY: release

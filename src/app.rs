@@ -41,6 +41,18 @@ pub enum StartError {
     Tls(#[from] TlsError),
 }
 
+/// Would [`App::start`] take this configuration? Listens on nothing, and asks no one.
+///
+/// # Errors
+/// [`StartError`], as the start would give it.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    config.server.tls.as_ref().map(server::tls_config).transpose()?;
+    let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
+    Snapshot::new(config, &vocabulary)?;
+    Authenticator::check(&config.auth, &vocabulary)?;
+    Ok(())
+}
+
 fn why_not(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => "something listens there already".to_owned(),
@@ -195,12 +207,17 @@ impl App {
         self.gateway.calls.close();
         let calls = self.gateway.calls.len();
         tracing::info!(calls, drain_s = self.drain.as_secs(), "draining");
-        if !wait(&self.gateway.calls, self.drain).await {
+        // Both: a request that is still coming in becomes a call.
+        let requests = async {
+            self.connections.tasks.wait().await;
+            self.gateway.calls.wait().await;
+        };
+        if tokio::time::timeout(self.drain, requests).await.is_err() {
             tracing::warn!(calls = self.gateway.calls.len(), "the drain is over: ending calls");
-            self.gateway.abort.cancel();
-            wait(&self.gateway.calls, END_OF_CALLS).await;
         }
+        self.gateway.abort.cancel();
         wait(&self.connections.tasks, END_OF_CALLS).await;
+        wait(&self.gateway.calls, END_OF_CALLS).await;
         let unwritten = self.gateway.audit.shutdown(END_OF_AUDIT).await;
         self.stop_background.cancel();
         self.background.close();

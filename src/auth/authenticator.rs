@@ -20,6 +20,7 @@ use super::{
     claims::{TimeRules, check_audience, optional_text},
     deny::{DenyList, TokenIds},
     issuer::Issuer,
+    key_set::KeySet,
     key_source::{FreshnessRules, Surroundings},
     source::{Credential, Sources},
 };
@@ -78,6 +79,30 @@ impl Authenticator {
         stop: &CancellationToken,
     ) -> Result<Self, AuthSetupError> {
         Self::start_with(config, vocabulary, tasks, stop, AuthOptions::default()).await
+    }
+
+    /// Would [`Authenticator::start`] take this configuration? Asks no one.
+    ///
+    /// # Errors
+    /// As [`Authenticator::start`].
+    pub fn check(config: &AuthConfig, vocabulary: &Vocabulary) -> Result<(), AuthSetupError> {
+        let options = AuthOptions::default();
+        let around = Surroundings {
+            clock: Arc::clone(&options.clock),
+            rules: freshness_rules(config, &options)?,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        let issuers = make_issuers(config, vocabulary, options.fetch_timeout, &around)?;
+        index_by_name(&issuers)?;
+        for (index, issuer) in config.issuers.iter().enumerate() {
+            let Some(file) = &issuer.jwks_file else { continue };
+            let keys = std::fs::read(file).map_err(|error| error.to_string());
+            let keys =
+                keys.and_then(|keys| KeySet::parse(&keys).map_err(|error| error.to_string()));
+            keys.map_err(|problem| AuthSetupError::Issuer { index, key: "jwks_file", problem })?;
+        }
+        Ok(())
     }
 
     /// As [`Authenticator::start`].

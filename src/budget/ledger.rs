@@ -63,18 +63,18 @@ impl Refusal {
     #[must_use]
     pub fn to_denial(&self) -> Denial {
         match self {
-            Self::Exhausted { bucket, retry_after_micros: Some(micros), .. } => {
+            Self::Exhausted { retry_after_micros: Some(micros), .. } => {
                 let retry_after_ms = micros.div_ceil(1_000).max(1);
                 Denial::new(Kind::RateLimited, format!("{self}; try again in {retry_after_ms} ms."))
                     .with_retry_after_ms(retry_after_ms)
-                    .with_param(bucket.model.clone())
+                    .with_param("model")
             }
-            Self::Exhausted { bucket, .. } => Denial::new(
+            Self::Exhausted { .. } => Denial::new(
                 Kind::ConcurrencyLimited,
                 format!("{self}; wait for one to end, then try again."),
             )
             .with_retry_after_ms(1_000)
-            .with_param(bucket.model.clone()),
+            .with_param("model"),
             Self::Store(_) => {
                 Denial::new(Kind::Overloaded, "The budget store does not answer; try again.")
                     .with_retry_after_ms(1_000)

@@ -6,22 +6,26 @@ use std::{
     process::ExitCode,
 };
 
-use crate::config::{self, Config, ConfigErrors, Loaded};
+use crate::{
+    app,
+    config::{self, Config, ConfigErrors, Loaded},
+};
 
 /// Loads the file at `path` as `serve` does, with `env` laid over it. Prints a summary to `out`,
 /// or every error, one a line, to `err`; warnings go to `err` as well.
 ///
-/// Success only for a configuration that `serve` would start with; else 1.
+/// Success only for a configuration that `serve` would start with, key files and all; else 1.
 pub fn run(
     path: &Path,
     env: impl IntoIterator<Item = (String, String)>,
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> ExitCode {
-    let loaded = config::inspect(path, env);
-    // Where nobody reads what is printed, the exit code still tells.
-    let _ = report(path, &loaded, out, err);
-    if loaded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match report(path, &config::inspect(path, env), out, err) {
+        Ok(true) => ExitCode::SUCCESS,
+        // Where nobody reads what is printed, the exit code still tells.
+        Ok(false) | Err(_) => ExitCode::FAILURE,
+    }
 }
 
 fn report(
@@ -29,15 +33,21 @@ fn report(
     loaded: &Result<Loaded, ConfigErrors>,
     out: &mut impl Write,
     err: &mut impl Write,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     match loaded {
         Ok(Loaded { config, warnings }) => {
             for warning in warnings {
                 writeln!(err, "{}: warning: {warning}", path.display())?;
             }
-            writeln!(out, "{}: ok ({})", path.display(), summary(config))
+            if let Err(error) = app::check(config) {
+                writeln!(err, "{}: {error}", path.display())?;
+                writeln!(err, "1 error")?;
+                return Ok(false);
+            }
+            writeln!(out, "{}: ok ({})", path.display(), summary(config))?;
+            Ok(true)
         }
-        Err(errors) => list(errors, err),
+        Err(errors) => list(errors, err).map(|()| false),
     }
 }
 

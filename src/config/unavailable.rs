@@ -42,6 +42,10 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
         let message = unavailable("\"anthropic\"", "use \"openai\"");
         found.require(!used, format!("providers[{i}].kind"), message);
     }
+    for (i, model) in config.models.iter().enumerate() {
+        let key = format!("models[{i}].max_output_tokens");
+        refuse_key(model.max_output_tokens.is_some(), &key, found);
+    }
     for (i, tier) in config.tiers.iter().enumerate() {
         for (j, limit) in tier.limits.iter().enumerate() {
             let key = format!("tiers[{i}].limits[{j}].tokens_per_minute");

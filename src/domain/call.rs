@@ -1,13 +1,12 @@
 //! A chat request, decoded as far as the gateway needs and kept byte for byte otherwise.
 
-use std::{borrow::Cow, collections::HashSet, fmt, ops::Range};
+use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use super::member::Members;
 
 /// The body of a chat completion (OpenAI's dialect).
 ///
@@ -42,11 +41,34 @@ pub enum BodyError {
     /// A second member of the same name could mean one thing to us and another upstream.
     #[error("`{0}` appears twice in the body")]
     Duplicate(String),
+    /// Some servers don't tell names apart by case, and take the last one.
+    #[error("`{0}` could be taken for the member of that name in other letters; spell it as that")]
+    LookAlike(String),
+    #[error("`{0}` would choose a model or a server past the gateway; take it out")]
+    Forbidden(&'static str),
     #[error("`{0}` is missing")]
     Missing(&'static str),
     #[error("`{field}` must be {expected}")]
     Invalid { field: &'static str, expected: &'static str },
 }
+
+/// The members of a request, and of a tool, that are read here.
+const READ: &[&str] = &[
+    "functions",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "model",
+    "stream",
+    "stream_options",
+    "tools",
+];
+const READ_OF_A_TOOL: &[&str] = &["custom", "function", "name", "type"];
+
+/// Members by which some routers let a request choose what answers it: a capability for one model
+/// would be one for all.
+const CHOOSES_ELSEWHERE: &[&str] =
+    &["api_base", "api_key", "base_url", "fallbacks", "models", "preset"];
 
 impl BodyError {
     /// The field at fault.
@@ -54,8 +76,10 @@ impl BodyError {
     pub fn param(&self) -> Option<&str> {
         match self {
             Self::Json(_) => None,
-            Self::Duplicate(field) => Some(field),
-            Self::Missing(field) | Self::Invalid { field, .. } => Some(field),
+            Self::Duplicate(field) | Self::LookAlike(field) => Some(field),
+            Self::Missing(field) | Self::Forbidden(field) | Self::Invalid { field, .. } => {
+                Some(field)
+            }
         }
     }
 }
@@ -70,11 +94,17 @@ impl ModelCall {
     /// [`BodyError`], which names the field at fault.
     pub fn parse(body: Bytes) -> Result<Self, BodyError> {
         let text = std::str::from_utf8(&body).map_err(|_| BodyError::Json(not_utf8()))?;
-        let Members(members) = serde_json::from_str(text).map_err(BodyError::Json)?;
-        if let Some(twice) = twice(&members) {
+        let members: Members<'_> = serde_json::from_str(text).map_err(BodyError::Json)?;
+        if let Some(twice) = members.twice() {
             return Err(BodyError::Duplicate(twice.chars().take(64).collect()));
         }
-        let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
+        if let Some(name) = members.look_alike(READ) {
+            return Err(BodyError::LookAlike(name.to_owned()));
+        }
+        let get = |name: &str| members.get(name);
+        if let Some(name) = CHOOSES_ELSEWHERE.iter().find(|name| get(name).is_some()) {
+            return Err(BodyError::Forbidden(name));
+        }
         let span = |value: &RawValue| span_in(text, value.get());
 
         let model_value = get("model").ok_or(BodyError::Missing("model"))?;
@@ -220,13 +250,12 @@ impl UsageOption {
             return ask((at, "{\"include_usage\":true}"));
         }
         let members: Members<'_> = serde_json::from_str(options.get()).map_err(|_| invalid())?;
-        let Members(members) = members;
-        if twice(&members).is_some() {
+        if members.twice().is_some() || members.look_alike(&["include_usage"]).is_some() {
             return Err(invalid());
         }
         let inside = at.start + 1..at.start + 1;
-        match members.iter().find(|(name, _)| name == "include_usage") {
-            Some((_, value)) => {
+        match members.get("include_usage") {
+            Some(value) => {
                 let value_at = span_in(body, value.get());
                 let value: Option<bool> =
                     serde_json::from_str(value.get()).map_err(|_| invalid())?;
@@ -238,72 +267,50 @@ impl UsageOption {
     }
 }
 
-/// A name that stands twice among an object's members.
-fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
-    let mut seen = HashSet::with_capacity(members.len());
-    members.iter().map(|(name, _)| name.as_ref()).find(|name| !seen.insert(*name))
-}
-
-/// A tool, by every name that it could go by: what the provider makes of it is not ours to guess.
-#[derive(Deserialize)]
-struct Tool<'a> {
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    function: Option<Named<'a>>,
-    #[serde(borrow)]
-    custom: Option<Named<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Named<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-}
-
 fn tool_names(
     tools: Option<&RawValue>,
     functions: Option<&RawValue>,
 ) -> Result<Vec<String>, BodyError> {
-    let expected = "an array of tools, each with a name that appears once";
-    let tools: Option<Vec<Tool<'_>>> =
-        tools.map_or(Ok(None), |value| read(value, "tools", expected))?;
-    let functions: Option<Vec<Named<'_>>> =
-        functions.map_or(Ok(None), |value| read(value, "functions", expected))?;
-    let of_tools = tools.into_iter().flatten().flat_map(|tool| {
-        [tool.name, tool.function.map(|named| named.name), tool.custom.map(|named| named.name)]
-    });
-    let of_functions = functions.into_iter().flatten().map(|named| named.name);
-    Ok(of_tools.flatten().chain(of_functions).map(Cow::into_owned).collect())
-}
-
-/// An object's members in order, names decoded, values raw.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::with_capacity(16);
-                while let Some((Name(name), value)) = map.next_entry()? {
-                    members.push((name, value));
-                }
-                Ok(Members(members))
+    let tools: Vec<Members<'_>> = list(tools, "tools")?;
+    let functions: Vec<Members<'_>> = list(functions, "functions")?;
+    let mut names = Vec::new();
+    for tool in tools.iter().chain(&functions) {
+        gather_names(tool, &mut names)?;
+        for key in ["function", "custom"] {
+            if let Some(value) = tool.get(key).filter(|value| value.get() != "null") {
+                gather_names(&read(value, "tools", A_TOOL)?, &mut names)?;
             }
         }
-
-        deserializer.deserialize_map(MembersVisitor)
     }
+    Ok(names)
 }
 
-/// A member's name, borrowed where it has no escapes (`Cow` alone never borrows in a map).
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+const A_TOOL: &str = "an array of tools, each with a name that appears once";
+
+fn list<'a>(
+    value: Option<&'a RawValue>,
+    field: &'static str,
+) -> Result<Vec<Members<'a>>, BodyError> {
+    let list: Option<Vec<Members<'_>>> =
+        value.map_or(Ok(None), |value| read(value, field, A_TOOL))?;
+    Ok(list.unwrap_or_default())
+}
+
+/// Every name that a tool could go by: what the provider makes of it is not ours to guess.
+fn gather_names(tool: &Members<'_>, names: &mut Vec<String>) -> Result<(), BodyError> {
+    if let Some(name) = tool.look_alike(READ_OF_A_TOOL) {
+        return Err(BodyError::LookAlike(name.to_owned()));
+    }
+    if tool.twice().is_some() {
+        return Err(BodyError::Invalid { field: "tools", expected: A_TOOL });
+    }
+    if let Some(name) = tool.get("name") {
+        names.extend(read::<Option<String>>(name, "tools", A_TOOL)?);
+    }
+    if let Some(class) = tool.get("type") {
+        // A tool that the provider hosts is named by its type.
+        let class: Option<String> = read(class, "tools", A_TOOL)?;
+        names.extend(class.filter(|class| class != "function" && class != "custom"));
+    }
+    Ok(())
+}

@@ -68,7 +68,7 @@ kinds! {
     StreamGone = 404, "stream_gone";
     /// The route does not take this method.
     MethodNotAllowed = 405, "method_not_allowed";
-    /// The request did not come in time, or the call took longer than a call may.
+    /// The request did not come in time.
     RequestTimeout = 408, "request_timeout";
     /// The body is larger than the gateway takes.
     BodyTooLarge = 413, "body_too_large";
@@ -100,13 +100,16 @@ kinds! {
     ShuttingDown = 503, "shutting_down";
     /// The provider did not answer in time, or fell silent.
     UpstreamTimeout = 504, "upstream_timeout";
+    /// The call took longer than a call may. To send it again would buy it twice.
+    CallTimeout = 504, "call_timeout";
 }
 
 impl Kind {
-    /// May the same request succeed if it is sent again?
+    /// May the same request succeed if it is sent again? Not a call that took all the time there
+    /// is: it would be bought once more for nothing.
     #[must_use]
     pub const fn retryable(self) -> bool {
-        matches!(self.status(), 408 | 429 | 502 | 503 | 504)
+        matches!(self.status(), 408 | 429 | 502 | 503 | 504) && !matches!(self, Self::CallTimeout)
     }
 }
 

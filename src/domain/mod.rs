@@ -6,6 +6,7 @@ mod capability;
 mod denial;
 mod frame;
 mod id;
+mod member;
 mod money;
 mod trace;
 mod unescaped;

@@ -170,7 +170,8 @@ impl Telling {
                 () = out_of_time(&gateway, deadline) => {}
             }
         };
-        tokio::join!(told, open.record(&gateway.audit, &ending));
+        // The row first: whatever telling the client may come to, it is written.
+        tokio::join!(open.record(&gateway.audit, &ending), told);
     }
 
     /// The story of a call. Each step stands on the one before it.
@@ -322,7 +323,7 @@ fn shutting_down() -> Denial {
 }
 
 fn too_long() -> Denial {
-    Denial::new(Kind::RequestTimeout, "The call took longer than request_timeout_s.")
+    Denial::new(Kind::CallTimeout, "The call took longer than request_timeout_s.")
 }
 
 fn panicked() -> Denial {

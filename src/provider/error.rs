@@ -5,7 +5,10 @@ use crate::domain::{Denial, Kind};
 /// Which wait was too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
+    /// Of a stream.
     FirstToken,
+    /// The head of a whole answer.
+    Answer,
     Idle,
 }
 
@@ -17,6 +20,7 @@ pub enum ProviderError {
     Connect { provider: String, cause: String },
     #[error("{provider}: no answer within {limit_ms} ms ({})", match .phase {
         Phase::FirstToken => "first_token_timeout_ms",
+        Phase::Answer => "answer_timeout_ms",
         Phase::Idle => "idle_timeout_ms",
     })]
     Timeout { provider: String, phase: Phase, limit_ms: u64 },
@@ -44,7 +48,7 @@ impl ProviderError {
     pub fn to_denial(&self) -> Denial {
         let message = match self {
             Self::Connect { .. } => "The model's provider cannot be reached; try again.",
-            Self::Timeout { phase: Phase::FirstToken, .. } => {
+            Self::Timeout { phase: Phase::FirstToken | Phase::Answer, .. } => {
                 "The model's provider did not answer in time; try again."
             }
             Self::Timeout { phase: Phase::Idle, .. } => {

@@ -23,6 +23,11 @@ use crate::config::ProviderConfig;
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// One event of a stream may be no larger.
 const MAX_EVENT_BYTES: usize = 1 << 20;
+/// What a provider may send ahead over HTTP/2 on one stream, and on all of a connection's.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// Bytes that come so soon after the last ones come in a burst.
+const BURST: Duration = Duration::from_micros(500);
 /// How much of what has come in is handed on at once.
 const MAX_BATCH_BYTES: usize = 32 << 10;
 
@@ -44,6 +49,7 @@ pub struct OpenAi {
     key: Option<Arc<Key>>,
     client: Client,
     first_token_timeout: Duration,
+    answer_timeout: Duration,
     idle_timeout: Duration,
 }
 
@@ -67,6 +73,9 @@ impl OpenAi {
             .redirect(redirect::Policy::none())
             .pool_idle_timeout(Duration::from_mins(1))
             .tcp_nodelay(true)
+            // One client that reads slowly must not fill the window that all calls share.
+            .http2_initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+            .http2_initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
             .build()
             .map_err(|error| format!("the HTTP client cannot be built: {error}"))?;
         Ok(Self {
@@ -75,6 +84,7 @@ impl OpenAi {
             key,
             client,
             first_token_timeout: Duration::from_millis(config.first_token_timeout_ms),
+            answer_timeout: Duration::from_millis(config.answer_timeout_ms),
             idle_timeout: Duration::from_millis(config.idle_timeout_ms),
         })
     }
@@ -105,12 +115,16 @@ impl OpenAi {
     }
 
     fn timeout(&self, phase: Phase) -> ProviderError {
-        let limit = match phase {
-            Phase::FirstToken => self.first_token_timeout,
-            Phase::Idle => self.idle_timeout,
-        };
-        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let limit_ms = u64::try_from(self.limit(phase).as_millis()).unwrap_or(u64::MAX);
         ProviderError::Timeout { provider: self.name.clone(), phase, limit_ms }
+    }
+
+    const fn limit(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::FirstToken => self.first_token_timeout,
+            Phase::Answer => self.answer_timeout,
+            Phase::Idle => self.idle_timeout,
+        }
     }
 
     fn invalid(&self, cause: impl Into<String>) -> ProviderError {
@@ -190,8 +204,10 @@ impl Provider for OpenAi {
     }
 
     async fn send(&self, request: ProviderRequest) -> Result<Reply, ProviderError> {
-        let begun = tokio::time::timeout(self.first_token_timeout, self.begin(&request)).await;
-        match begun.map_err(|_| self.timeout(Phase::FirstToken))?? {
+        // A whole answer's head comes when the model has said its last word.
+        let phase = if request.stream { Phase::FirstToken } else { Phase::Answer };
+        let begun = tokio::time::timeout(self.limit(phase), self.begin(&request)).await;
+        match begun.map_err(|_| self.timeout(phase))?? {
             Begun::Stream(opened) => Ok(Reply::Stream(opened)),
             Begun::Complete(response) => self.complete(response).await.map(Reply::Complete),
         }
@@ -332,7 +348,10 @@ impl EventStream for HttpEvents {
                 Some(chunk) => {
                     let size = chunk.len();
                     self.ended = self.feed(chunk, &mut events).err().map(Err);
-                    self.gather(size, &mut events).await;
+                    // A token each 10 ms has nothing behind it, and to look costs a wake-up.
+                    if self.waiting_since.elapsed() < BURST {
+                        self.gather(size, &mut events).await;
+                    }
                 }
                 None => self.ended = Some(self.end(&mut events)),
             }

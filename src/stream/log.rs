@@ -101,7 +101,7 @@ impl Log {
     /// The next frames after `seq`, as many as are given at once; `None` if there are none yet.
     ///
     /// # Errors
-    /// [`Missing`] if the frame after `seq` is gone already, or `seq` was never written.
+    /// `Missing` if the frame after `seq` is gone already, or `seq` was never written.
     pub fn after(&self, seq: u64) -> Result<Option<Slice>, Missing> {
         if seq > self.last_seq {
             return Err(Missing);

@@ -19,6 +19,11 @@ use crate::support::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+/// A moment before it is so long.
+fn just_before(seconds: u64) -> Duration {
+    Duration::from_millis(seconds * 1_000 - 1)
+}
+
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn owner(issuer: &str, subject: &str) -> Owner {
@@ -99,7 +104,7 @@ async fn a_finished_stream_is_kept_for_its_time_and_not_longer() {
     advance(SECOND * 1_000).await;
     let id = stream.complete().await;
 
-    advance(SECOND * 300 - MILLISECOND).await;
+    advance(just_before(300)).await;
     assert!(hub.get(id, &alice()).is_some(), "its time counts from its end");
     advance(MILLISECOND).await;
     assert!(hub.get(id, &alice()).is_none());
@@ -164,7 +169,7 @@ async fn whoever_comes_in_time_starts_the_orphans_clock_anew() {
     assert!(!orphaned.is_finished(), "somebody reads");
     drop(reader);
     tokio::task::yield_now().await;
-    advance(SECOND * 30 - MILLISECOND).await;
+    advance(just_before(30)).await;
     assert!(!orphaned.is_finished());
     advance(MILLISECOND * 2).await;
     assert_eq!(orphaned.await.expect("the task"), CancelReason::Orphaned);

@@ -29,9 +29,13 @@ pub struct ProviderConfig {
     pub api_key: Option<SecretString>,
     #[serde(default = "connect_timeout_ms")]
     pub connect_timeout_ms: u64,
-    /// From the request's end to the answer's first event (or its head, if not streamed).
+    /// From the request's end to a stream's first event.
     #[serde(default = "first_token_timeout_ms")]
     pub first_token_timeout_ms: u64,
+    /// From the request's end to the head of an answer that is not streamed, which comes when the
+    /// model is done.
+    #[serde(default = "answer_timeout_ms")]
+    pub answer_timeout_ms: u64,
     /// The longest pause between two pieces of an answer.
     #[serde(default = "idle_timeout_ms")]
     pub idle_timeout_ms: u64,
@@ -50,6 +54,7 @@ impl PartialEq for ProviderConfig {
             api_key,
             connect_timeout_ms,
             first_token_timeout_ms,
+            answer_timeout_ms,
             idle_timeout_ms,
             token_interval_ms,
         } = self;
@@ -58,6 +63,7 @@ impl PartialEq for ProviderConfig {
             && *base_url == other.base_url
             && *connect_timeout_ms == other.connect_timeout_ms
             && *first_token_timeout_ms == other.first_token_timeout_ms
+            && *answer_timeout_ms == other.answer_timeout_ms
             && *idle_timeout_ms == other.idle_timeout_ms
             && *token_interval_ms == other.token_interval_ms
             && secret::same(api_key.as_ref(), other.api_key.as_ref())
@@ -69,6 +75,9 @@ fn connect_timeout_ms() -> u64 {
 }
 fn first_token_timeout_ms() -> u64 {
     30_000
+}
+fn answer_timeout_ms() -> u64 {
+    300_000
 }
 fn idle_timeout_ms() -> u64 {
     60_000

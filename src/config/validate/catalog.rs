@@ -29,6 +29,7 @@ pub(super) fn check_providers(providers: &[ProviderConfig], found: &mut Findings
             &[
                 ("connect_timeout_ms", provider.connect_timeout_ms, 1..=600_000),
                 ("first_token_timeout_ms", provider.first_token_timeout_ms, 1..=3_600_000),
+                ("answer_timeout_ms", provider.answer_timeout_ms, 1..=3_600_000),
                 ("idle_timeout_ms", provider.idle_timeout_ms, 1..=3_600_000),
                 ("token_interval_ms", provider.token_interval_ms, 0..=60_000),
             ],

@@ -245,19 +245,23 @@ impl Shared {
             verdict = watch(connection.as_mut(), &activity) => verdict,
             () = self.stop.cancelled() => Verdict::Stop,
         };
-        let last = match verdict {
+        match verdict {
             Verdict::Ended(Ok(())) => return,
             Verdict::Ended(Err(error)) => {
                 return tracing::debug!(%peer, %error, "a connection broke off");
             }
             Verdict::Late => return tracing::debug!(%peer, "a request's head took too long"),
             Verdict::Stalled => return tracing::debug!(%peer, "an answer was not read for long"),
-            Verdict::Idle => self.bounds.header_timeout,
-            Verdict::Stop => self.bounds.drain,
-        };
+            Verdict::Idle | Verdict::Stop => {}
+        }
+        // What is in flight may end; a head that is half there, or to come, may not begin.
         connection.as_mut().graceful_shutdown();
-        if timeout(last, connection).await.is_err() {
-            tracing::debug!(%peer, "a connection was cut before its requests ended");
+        tokio::select! {
+            _ = connection => {}
+            () = activity.quiet() => {}
+            () = sleep(self.bounds.drain) => {
+                tracing::debug!(%peer, "a connection was cut before its requests ended");
+            }
         }
     }
 }

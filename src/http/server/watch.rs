@@ -19,8 +19,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::Version;
 use http_body::{Frame, SizeHint};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
+/// How often a connection that is to end is looked at.
+const QUIET_INTERVAL: Duration = Duration::from_millis(250);
 /// No head has begun.
 const NONE: u64 = u64::MAX;
 
@@ -117,6 +119,17 @@ impl Activity {
         })
     }
 
+    /// Waits until no request has been in flight for a moment: what hyper has left to write then
+    /// is on its way.
+    pub(super) async fn quiet(&self) {
+        let mut looks_in_a_row = 0;
+        while looks_in_a_row < 2 {
+            sleep(QUIET_INTERVAL).await;
+            let is_quiet = self.in_flight.load(Ordering::Acquire) == 0;
+            looks_in_a_row = if is_quiet { looks_in_a_row + 1 } else { 0 };
+        }
+    }
+
     fn now_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(NONE - 1)
     }
@@ -188,7 +201,9 @@ pub(super) struct CountedBody {
 }
 
 impl CountedBody {
-    pub(super) fn new(body: Body, call: Call) -> Self {
+    pub(super) fn new(body: Body, mut call: Call) -> Self {
+        // The head waits for the client, and over HTTP/2 the body is not asked for until it took it.
+        call.set_handed(true);
         Self { body, call }
     }
 }

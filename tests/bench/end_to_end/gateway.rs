@@ -152,7 +152,6 @@ fn model(name: &str) -> String {
 name = "{name}"
 requires = ["{CAPABILITY}"]
 routes = [{{ provider = "mock", model = "{name}" }}]
-max_output_tokens = 40_960
 price = {{ input = 0.35, cached_input = 0.10, output = 0.75 }}
 "#
     )

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use crate::support::{
     app::{TestApp, chat},
     client::{Client, Response, eventually},
+    event_stream::ServerSentEvent,
     native::{Native, assert_whole},
     process::Process,
     upstream::{Step, fault, openai},
@@ -75,7 +76,7 @@ async fn what_does_not_end_in_time_is_told_so_once() {
     );
     assert_eq!(late.rest().await, frames);
     let mut events = streamed.events();
-    let events: Vec<Value> = events.rest().await.iter().map(|event| event.json()).collect();
+    let events: Vec<Value> = events.rest().await.iter().map(ServerSentEvent::json).collect();
     let errors: Vec<_> = events.iter().filter(|event| !event["error"].is_null()).collect();
     assert_eq!(
         (errors.len(), &events.last().expect("events")["error"]["code"]),

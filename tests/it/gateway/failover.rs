@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Blackhole, MockUpstream, Script, Step, fault, openai},
 };
 
-use super::seen::{End, PATH, Seen, impatient, read};
+use super::seen::{End, PATH, Seen, impatient_in_the_middle, read};
 
 const BACKUP_KEY: &str = "sk-backup-zyxwvutsrqponmlkjihg";
 
@@ -166,7 +166,7 @@ async fn nothing_is_tried_again_once_the_client_has_a_frame() {
         (one().then(Step::Stall), "upstream_timeout"),
         (one().then(Step::Send("data: {\n\n".into())), "upstream_invalid"),
     ] {
-        let both = call_with(impatient, script, true).await;
+        let both = call_with(impatient_in_the_middle, script, true).await;
         assert_eq!(both.asked, (1, 0));
         assert_eq!(both.seen.stream().end, End::Error(code.to_owned()));
         assert_eq!(both.seen.terminal.provider.as_deref(), Some("mock"));

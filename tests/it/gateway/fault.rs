@@ -7,7 +7,7 @@ use crate::support::{
     upstream::{Blackhole, Framing, MockUpstream, Script, Step, fault, openai},
 };
 
-use super::seen::{End, Seen, Stream, call_with, impatient, streamed};
+use super::seen::{End, Seen, Stream, call_with, impatient, impatient_in_the_middle, streamed};
 
 const TEXT: &str = "Grüße aus 東京";
 const SETTLED: (&str, &str, i64, Option<&str>) = ("settle", "ok", 200, Some("provider"));
@@ -87,7 +87,9 @@ async fn comments_are_no_first_token() {
 
 #[tokio::test]
 async fn a_stall_in_mid_stream_ends_in_an_error_event() {
-    assert_broken(&stalled(fault::stall_mid_stream()).await, "Grüße aus ", "upstream_timeout", 504);
+    let script = fault::stall_mid_stream();
+    let seen = call_with(impatient_in_the_middle, script, &chat(true)).await;
+    assert_broken(&seen, "Grüße aus ", "upstream_timeout", 504);
 }
 
 #[tokio::test]

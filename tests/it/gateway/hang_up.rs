@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Framing, Script, Step, fault, openai},
 };
 
-use super::seen::{End, PATH, Stream, impatient, read, read_rest};
+use super::seen::{End, PATH, Stream, impatient_in_the_middle, read, read_rest};
 
 const AT_ONCE: Duration = Duration::from_millis(100);
 
@@ -144,13 +144,14 @@ fn flood() -> Script {
 /// While the client does not read, it is not the provider that is late.
 #[tokio::test]
 async fn a_client_that_reads_slowly_is_no_idle_provider() {
-    let app = TestApp::with(impatient).await;
+    let app = TestApp::with(impatient_in_the_middle).await;
     app.upstream.enqueue(flood());
     let slow = app.alice().post(PATH).json(&chat(true)).send().await;
     for _ in 0..2 {
         // As long as the provider's idle timeout, and measured by it.
         app.upstream.enqueue(fault::stall_mid_stream());
         let other = read(app.alice().post(PATH).json(&chat(true))).await;
+        assert_eq!(other.status, 200, "{other:?}");
         assert_eq!(Stream::parse(&other.body).end, End::Error("upstream_timeout".to_owned()));
     }
     let answer = read_rest(slow).await;

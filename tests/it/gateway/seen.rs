@@ -48,6 +48,11 @@ pub fn impatient(config: &mut Config) {
     config.providers[0].idle_timeout_ms = 250;
 }
 
+/// Only a stall in an answer that has begun shows at once: what comes before may take its time.
+pub fn impatient_in_the_middle(config: &mut Config) {
+    config.providers[0].idle_timeout_ms = 250;
+}
+
 /// An answer as its client sees it.
 #[derive(Debug)]
 pub struct Answer {

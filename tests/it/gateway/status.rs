@@ -127,7 +127,7 @@ async fn a_whole_answer_that_is_no_json_is_refused() {
 
 #[tokio::test]
 async fn a_whole_answer_has_a_bound() {
-    let script = Script::body(200, "application/json", vec![b' '; 33 << 20]);
+    let script = Script::body(200, "application/json", format!("\"{}\"", "x".repeat(33 << 20)));
     whole(script).await.assert_refused(502, "upstream_invalid", Some("estimate"));
 }
 
@@ -146,7 +146,7 @@ async fn a_whole_answer_that_stalls_is_a_timeout() {
 /// `first_token_timeout_ms` is for the head where the answer is not streamed.
 #[tokio::test]
 async fn a_whole_answer_may_take_longer_than_its_head() {
-    let pause = Duration::from_millis(100);
+    let pause = Duration::from_millis(250);
     let script = openai::completion("slow").framing(Framing::Chunked).split_every(80);
     let sent = script.sent();
     let pieces = sent.chunks(80).map(|piece| Step::Send(sent.slice_ref(piece)));
@@ -154,8 +154,12 @@ async fn a_whole_answer_may_take_longer_than_its_head() {
     for piece in pieces {
         script = script.then(piece).then(Step::Delay(pause));
     }
-    let seen = stalled(script).await;
+    let change = |config: &mut tollgate::config::Config| {
+        config.providers[0].first_token_timeout_ms = 800;
+    };
+    let seen = call_with(change, script, &chat(false)).await;
     assert_eq!((seen.status, &seen.body), (200, &sent));
+    assert!(seen.terminal.latency_micros > Some(800_000), "{:?}", seen.terminal);
 }
 
 #[tokio::test]

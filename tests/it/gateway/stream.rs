@@ -134,7 +134,7 @@ async fn a_half_tool_call_is_never_shown() {
     let script = openai::tool_call_stream("rm", ["{\"path\":\"/tmp\"}", ""]).only(3);
     let frames = frames_of(&app, script.then(Step::Close)).await;
 
-    assert_eq!(data_of(&frames, "tool_call"), [&json!(0); 0]);
+    assert!(data_of(&frames, "tool_call").is_empty());
     assert_eq!(data_of(&frames, "error")[0]["code"], "upstream_lost");
     app.shutdown().await;
 }

@@ -27,7 +27,7 @@ fn passed(events: &[u8], include_usage: bool) -> Bytes {
         let mut decoder = Decoder::new(1 << 20);
         decoder.feed(Bytes::copy_from_slice(events), &mut parsed).unwrap();
         for event in parsed.iter().filter(|event| event.has_data) {
-            outlet.push(event, &ChunkView::parse(&event.data).unwrap());
+            outlet.push(event, &ChunkView::parse(&event.data).unwrap()).unwrap();
         }
         outlet.flush().await.unwrap();
         drop(outlet);

@@ -1,10 +1,6 @@
 //! A whole gateway on ports of its own, in front of an upstream that does as it is told.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use tollgate::{
@@ -135,10 +131,6 @@ impl TestApp {
     /// As [`TestApp::reload`], with a configuration that may be none.
     pub fn try_reload(&self, config: &Config) -> Result<(), SnapshotError> {
         self.app().reloader().reload(config)
-    }
-
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// A client without a token.
