@@ -188,19 +188,19 @@ kind = "scripted"
 [[models]]
 name = "demo"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted", model = "echo" }]
+routes = [{ provider = "scripted", model = "demo" }]
 price = { input = 0.35, cached_input = 0.10, output = 0.75 }
 
 [[models]]
 name = "demo-fast"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted-fast", model = "echo" }]
+routes = [{ provider = "scripted-fast", model = "demo-fast" }]
 price = { input = 0.35, cached_input = 0.10, output = 0.75 }
 
 [[models]]
 name = "demo-tool"
 requires = ["model:reasoning"]
-routes = [{ provider = "scripted-fast", model = "tool" }]
+routes = [{ provider = "scripted-fast", model = "demo-tool" }]
 "#;
 
 fn add_scripted(config: &mut Config) -> Result<(), Failure> {

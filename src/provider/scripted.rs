@@ -19,7 +19,7 @@ use super::{
 use crate::{config::ProviderConfig, domain::ModelCall};
 
 /// More choices than this are not made.
-const MAX_CHOICES: u64 = 8;
+const MAX_CHOICES: u32 = 8;
 
 #[derive(Debug)]
 pub struct Scripted {
@@ -42,7 +42,13 @@ impl Scripted {
 struct Ask {
     messages: Vec<Value>,
     tools: Option<Vec<Value>>,
-    n: Option<u64>,
+    /// JSON writes whole numbers as floats too.
+    n: Option<f64>,
+}
+
+/// At least one, whatever was asked for.
+fn choices(asked: f64) -> usize {
+    (1..=MAX_CHOICES).take_while(|count| f64::from(*count) <= asked).count().max(1)
 }
 
 #[async_trait]
@@ -75,7 +81,7 @@ impl Provider for Scripted {
 struct Answer {
     id: String,
     model: String,
-    choices: u64,
+    choices: usize,
     words: Vec<String>,
     tool: Option<(String, String)>,
     finish_reason: &'static str,
@@ -99,7 +105,7 @@ impl Answer {
         Self {
             id: format!("chatcmpl-{}", Uuid::now_v7().simple()),
             model: call.model.clone(),
-            choices: ask.n.unwrap_or(1).clamp(1, MAX_CHOICES),
+            choices: choices(ask.n.unwrap_or(1.0)),
             words,
             tool,
             finish_reason,
@@ -110,7 +116,7 @@ impl Answer {
     fn usage(&self) -> Value {
         let each =
             self.tool.as_ref().map_or(self.words.len(), |(_, arguments)| arguments.len() / 4);
-        let completion = each * usize::try_from(self.choices).unwrap_or(1);
+        let completion = each * self.choices;
         json!({
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": completion,

@@ -27,12 +27,21 @@ pub struct ChatRequest {
     /// Server-sent events instead of one body. (On `/v1/streams` it makes no difference.)
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    /// The most tokens that may be generated. `max_tokens`, its older name, is taken too.
+    /// The most tokens that may be generated.
     #[schema(minimum = 0)]
     max_completion_tokens: Option<u64>,
+    /// The older name of `max_completion_tokens`, which goes before it.
+    #[schema(minimum = 0, deprecated)]
+    max_tokens: Option<u64>,
+    /// How many choices.
+    #[schema(minimum = 1)]
+    n: Option<u64>,
     /// Functions that the model may call. One that bears the name of a tool registered at the
     /// gateway takes that tool's capability.
     tools: Option<Vec<ChatTool>>,
+    /// The older form of `tools`.
+    #[schema(deprecated)]
+    functions: Option<Vec<ChatFunction>>,
 }
 
 #[derive(ToSchema)]
