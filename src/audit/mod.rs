@@ -138,6 +138,11 @@ impl Audit {
         }
     }
 
+    /// Counts a denial that is one of a flood: an entry says later how many there were.
+    pub fn denied_unrecorded(&self) {
+        self.shared.missed_denials.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Takes the denial of a call that has no intent. Never waits: where there is no room it is
     /// counted, and one entry says later how many there were.
     ///

@@ -3,8 +3,8 @@
 //! | layer | why there |
 //! | --- | --- |
 //! | `respond` | outermost: whatever happens further in, a panic too, its answer is written, audited and traced here |
-//! | `shed` | beyond `max_in_flight` nothing is worth any work |
-//! | per address | before authentication, which costs a signature check |
+//! | per address | one address's flood must not take the places of all |
+//! | `shed` | beyond `max_in_flight` nothing is worth any work, a signature check least |
 //! | `authenticate` | who calls; only on governed routes |
 //! | per caller | after it, so that nobody's burst costs another who shares the address |
 //!
@@ -29,6 +29,7 @@ use axum::{
 use futures_util::FutureExt as _;
 use governor::{clock::QuantaInstant, middleware::NoOpMiddleware};
 use http::{HeaderMap, HeaderValue, StatusCode, uri::Scheme};
+use http_body::Body as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Layer, Service, ServiceBuilder};
 use tower_governor::{
@@ -56,8 +57,8 @@ use crate::{
 pub(super) fn outer(state: &AppState, sweeper: &Sweeper) -> impl RouteLayer {
     ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), respond))
-        .layer(from_fn_with_state(state.clone(), shed))
         .layer(per_address(state.settings(), sweeper))
+        .layer(from_fn_with_state(state.clone(), shed))
 }
 
 /// The layers of routes that take a token, outermost first.
@@ -157,6 +158,9 @@ fn record(state: &AppState, context: &RequestContext, error: &ApiError) {
     if refused.recorded || !matches!(kind.status(), 401 | 403 | 429) {
         return;
     }
+    if context.caller().is_none() && !state.records_stranger() {
+        return state.gateway().audit.denied_unrecorded();
+    }
     tracing::info!(code = kind.code(), reason = error.reason(), "a request was denied");
     let mut entry =
         Entry::new(EntryKind::Denied, context.operation(), context.request_id().as_str());
@@ -179,7 +183,7 @@ fn panicked() -> Response {
 }
 
 /// Turns requests away while as many are in flight as may be. A streamed answer is in flight
-/// until it ends.
+/// until it ends; a whole one is no more work, however slowly its client takes it.
 async fn shed(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let Ok(permit) = Arc::clone(state.in_flight()).try_acquire_owned() else {
         let message = "The gateway has as many requests as it can take; try again.";
@@ -187,7 +191,9 @@ async fn shed(State(state): State<AppState>, request: Request, next: Next) -> Re
         return ApiError::from(denial).into_response();
     };
     let mut response = next.run(request).await;
-    response.extensions_mut().insert(watch::InFlight::new(permit));
+    if response.body().size_hint().exact().is_none() {
+        response.extensions_mut().insert(watch::InFlight::new(permit));
+    }
     response
 }
 

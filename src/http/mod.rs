@@ -13,8 +13,9 @@ mod sse;
 mod streams;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 
 pub use axum::Router;
@@ -24,6 +25,11 @@ pub use openapi::document;
 pub use router::{admin_router, public_router};
 
 use crate::{auth::Authenticator, pipeline::Gateway};
+
+/// Denials of callers that are not known cost them nothing: of a flood of those so many a second
+/// are recorded one by one, and the others counted.
+const STRANGERS_RECORDED: Quota =
+    Quota::per_second(NonZeroU32::new(20).unwrap()).allow_burst(NonZeroU32::new(200).unwrap());
 
 /// What handlers and layers are given.
 #[derive(Debug, Clone)]
@@ -35,6 +41,7 @@ struct Inner {
     authenticator: Arc<Authenticator>,
     settings: Settings,
     in_flight: Arc<Semaphore>,
+    recorded: DefaultDirectRateLimiter,
     readiness: Readiness,
 }
 
@@ -76,7 +83,8 @@ impl AppState {
         readiness: Readiness,
     ) -> Self {
         let in_flight = Arc::new(Semaphore::new(settings.max_in_flight));
-        Self(Arc::new(Inner { gateway, authenticator, settings, in_flight, readiness }))
+        let recorded = RateLimiter::direct(STRANGERS_RECORDED);
+        Self(Arc::new(Inner { gateway, authenticator, settings, in_flight, recorded, readiness }))
     }
 
     fn gateway(&self) -> &Arc<Gateway> {
@@ -93,6 +101,11 @@ impl AppState {
 
     fn in_flight(&self) -> &Arc<Semaphore> {
         &self.0.in_flight
+    }
+
+    /// Is a denial of somebody unknown to be recorded by itself, or only counted?
+    fn records_stranger(&self) -> bool {
+        self.0.recorded.check().is_ok()
     }
 
     fn readiness(&self) -> &Readiness {

@@ -5,7 +5,6 @@
 
 mod chunk;
 mod error;
-mod key;
 mod openai;
 mod registry;
 mod scripted;

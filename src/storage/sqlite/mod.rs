@@ -15,7 +15,10 @@ use sqlx::{
     ConnectOptions, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
-use tokio::fs;
+use tokio::{
+    fs,
+    time::{Instant, sleep},
+};
 
 pub use append::SqliteSink;
 pub use reader::AuditReader;
@@ -24,6 +27,7 @@ use crate::config::Durability;
 
 /// How long a writer waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Pages (of 4 KiB) in the log before it is copied into the database. The commit that gets there
 /// pays for the copy, some 10 ms. With SQLite's 1,000 that is once a second at 300 calls a second,
 /// and an intent's p99 is 2 ms; with this it is 0.2 ms.
@@ -81,7 +85,7 @@ async fn connect(path: &Path, durability: Durability) -> Result<SqliteConnection
         Durability::Spool => SqliteSynchronous::Normal,
         Durability::Strict => SqliteSynchronous::Full,
     };
-    SqliteConnectOptions::new()
+    let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(synchronous)
@@ -90,10 +94,23 @@ async fn connect(path: &Path, durability: Durability) -> Result<SqliteConnection
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", LOG_LIMIT_BYTES)
         .thread_name(|_| "audit-sqlite".to_owned())
-        .disable_statement_logging()
-        .connect()
-        .await
-        .map_err(|source| StorageError::Open { path: path.to_owned(), source })
+        .disable_statement_logging();
+    let give_up = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        // Two processes that switch a new file to WAL at once: SQLite tells one of them that it is
+        // busy without waiting for the other (https://sqlite.org/wal.html, "Sometimes Queries
+        // Return SQLITE_BUSY In WAL Mode").
+        match options.connect().await {
+            Err(source) if is_busy(&source) && Instant::now() < give_up => sleep(BUSY_PAUSE).await,
+            Err(source) => return Err(StorageError::Open { path: path.to_owned(), source }),
+            Ok(connection) => return Ok(connection),
+        }
+    }
+}
+
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| code == "5")
 }
 
 /// Makes the file, readable by its owner alone (SQLite gives its log the same mode), and the

@@ -327,3 +327,47 @@ async fn a_denial_is_audited_once_with_what_the_caller_had_and_what_it_took() {
     assert_eq!((rows[2].outcome.as_deref(), &rows[2].subject), (Some("invalid_token"), &None));
     app.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_flood_of_strangers_is_counted_and_not_recorded_one_by_one() {
+    let app = TestApp::start().await;
+    for _ in 0..400 {
+        assert_eq!(app.stranger().get("/v1/models").send().await.status, 401);
+    }
+    app.gateway().audit.flush(Duration::from_secs(5)).await.expect("it is written");
+    let rows = app.audit_rows().await;
+    let counted: Vec<u64> = rows
+        .iter()
+        .filter_map(|row| {
+            row.detail.as_deref()?.strip_suffix(" denials not recorded")?.parse().ok()
+        })
+        .collect();
+    let recorded =
+        rows.iter().filter(|row| row.outcome.as_deref() == Some("missing_token")).count();
+    assert!((200..400).contains(&recorded), "{recorded}");
+    assert_eq!(recorded as u64 + counted.iter().sum::<u64>(), 400);
+    app.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_is_not_taken_keeps_nobody_out() {
+    let app = TestApp::with(|config| config.admission.max_in_flight = 1).await;
+    // A window of 0: the answer's body cannot be sent.
+    let mut deaf = RawConnection::open(app.address()).await;
+    deaf.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("it is taken");
+    deaf.send(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]).await.expect("it is taken");
+    // HEADERS, end of stream and of headers: GET http /nope by HPACK's static table.
+    let block = [0x82, 0x86, 0x44, 0x05, b'/', b'n', b'o', b'p', b'e', 0x41, 0x01, b'x'];
+    let mut frame = vec![0, 0, 12, 1, 5, 0, 0, 0, 1];
+    frame.extend_from_slice(&block);
+    deaf.send(&frame).await.expect("it is taken");
+    crate::support::client::eventually(Duration::from_secs(5), async || {
+        app.alice().get("/v1/models").send().await.status == 200
+    })
+    .await;
+    for _ in 0..20 {
+        assert_eq!(app.alice().get("/v1/models").send().await.status, 200);
+    }
+    drop(deaf);
+    app.shutdown().await;
+}

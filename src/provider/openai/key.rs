@@ -7,8 +7,7 @@ use http::{HeaderValue, StatusCode};
 use memchr::memmem;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::sse::Event;
-use crate::domain::search_unescaped;
+use crate::{domain::search_unescaped, provider::sse::Event};
 
 const HIDDEN: &[u8] = b"[REDACTED:provider-key]";
 /// What is shorter is no secret but a word that is given to a server which wants no key, such as
