@@ -43,7 +43,7 @@ store = "redis"
 fn a_good_configuration_is_said_to_be_good() {
     let shell = Shell::new().with_env("UP_KEY", "sk-0123456789abcdef");
     shell.write("tollgate.toml", GOOD);
-    shell.write("jwks.json", "{}");
+    shell.write("jwks.json", r#"{"keys":[]}"#);
     let out = shell.run(&["check-config"]).ok();
     assert!(out.starts_with("tollgate.toml: ok (1 issuer, 1 provider, 1 model"), "{out}");
     assert!(!out.contains("sk-"), "a secret is shown: {out}");
@@ -52,7 +52,7 @@ fn a_good_configuration_is_said_to_be_good() {
     shell.run(&["check-config", "--config", &elsewhere]).ok();
     shell.run(&["check-config", "-c", &elsewhere]).ok();
     let by_variable = Shell::new().with_env("TOLLGATE_CONFIG", elsewhere).with_env("UP_KEY", "k");
-    by_variable.write("jwks.json", "{}");
+    by_variable.write("jwks.json", r#"{"keys":[]}"#);
     by_variable.run(&["check-config"]).ok();
 }
 
@@ -109,7 +109,7 @@ fn a_file_that_is_not_there_or_no_toml_is_named() {
 fn the_answer_is_the_exit_code_where_nobody_reads() {
     let shell = Shell::new().with_env("UP_KEY", "k");
     shell.write("tollgate.toml", GOOD);
-    shell.write("jwks.json", "{}");
+    shell.write("jwks.json", r#"{"keys":[]}"#);
     let mut child =
         shell.command(&["check-config"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
