@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    app,
+    app::{self, StartError},
     config::{self, Config, ConfigErrors, Loaded},
 };
 
@@ -21,33 +21,31 @@ pub fn run(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> ExitCode {
-    match report(path, &config::inspect(path, env), out, err) {
-        Ok(true) => ExitCode::SUCCESS,
-        // Where nobody reads what is printed, the exit code still tells.
-        Ok(false) | Err(_) => ExitCode::FAILURE,
-    }
+    let loaded = config::inspect(path, env);
+    let refused = loaded.as_ref().ok().and_then(|loaded| app::check(&loaded.config).err());
+    let is_good = loaded.is_ok() && refused.is_none();
+    // Where nobody reads what is printed, the exit code still tells.
+    let _ = report(path, &loaded, refused.as_ref(), out, err);
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn report(
     path: &Path,
     loaded: &Result<Loaded, ConfigErrors>,
+    refused: Option<&StartError>,
     out: &mut impl Write,
     err: &mut impl Write,
-) -> io::Result<bool> {
-    match loaded {
-        Ok(Loaded { config, warnings }) => {
-            for warning in warnings {
-                writeln!(err, "{}: warning: {warning}", path.display())?;
-            }
-            if let Err(error) = app::check(config) {
-                writeln!(err, "{}: {error}", path.display())?;
-                writeln!(err, "1 error")?;
-                return Ok(false);
-            }
-            writeln!(out, "{}: ok ({})", path.display(), summary(config))?;
-            Ok(true)
-        }
-        Err(errors) => list(errors, err).map(|()| false),
+) -> io::Result<()> {
+    let Loaded { config, warnings } = match loaded {
+        Ok(loaded) => loaded,
+        Err(errors) => return list(errors, err),
+    };
+    for warning in warnings {
+        writeln!(err, "{}: warning: {warning}", path.display())?;
+    }
+    match refused {
+        None => writeln!(out, "{}: ok ({})", path.display(), summary(config)),
+        Some(error) => writeln!(err, "{}: {error}\n1 error", path.display()),
     }
 }
 

@@ -10,13 +10,26 @@ use serde_json::value::RawValue;
 
 use crate::domain::Usage;
 
+/// Text, borrowed where it has no escapes. (`Option<Cow<str>>` never borrows.)
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A `chat.completion.chunk`.
 #[derive(Debug, Default, Deserialize)]
 pub struct ChunkView<'a> {
     #[serde(borrow, default)]
-    pub id: Option<Cow<'a, str>>,
+    pub id: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub model: Option<Cow<'a, str>>,
+    pub model: Option<Text<'a>>,
     #[serde(default)]
     pub created: Option<i64>,
     #[serde(borrow, default)]
@@ -36,22 +49,22 @@ pub struct Choice<'a> {
     #[serde(borrow, default)]
     pub delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
-    pub finish_reason: Option<Cow<'a, str>>,
+    pub finish_reason: Option<Text<'a>>,
 }
 
 /// `choices[].delta`.
 #[derive(Debug, Default, Deserialize)]
 pub struct Delta<'a> {
     #[serde(borrow, default)]
-    pub content: Option<Cow<'a, str>>,
+    pub content: Option<Text<'a>>,
     /// What Groq and vLLM call it.
     #[serde(borrow, default)]
-    pub reasoning: Option<Cow<'a, str>>,
+    pub reasoning: Option<Text<'a>>,
     /// What `DeepSeek` and older vLLM call it.
     #[serde(borrow, default)]
-    pub reasoning_content: Option<Cow<'a, str>>,
+    pub reasoning_content: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub refusal: Option<Cow<'a, str>>,
+    pub refusal: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub tool_calls: Option<Vec<ToolCallDelta<'a>>>,
 }
@@ -62,7 +75,7 @@ pub struct ToolCallDelta<'a> {
     #[serde(default)]
     pub index: u64,
     #[serde(borrow, default)]
-    pub id: Option<Cow<'a, str>>,
+    pub id: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub function: Option<FunctionDelta<'a>>,
 }
@@ -71,18 +84,18 @@ pub struct ToolCallDelta<'a> {
 #[derive(Debug, Default, Deserialize)]
 pub struct FunctionDelta<'a> {
     #[serde(borrow, default)]
-    pub name: Option<Cow<'a, str>>,
+    pub name: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub arguments: Option<Cow<'a, str>>,
+    pub arguments: Option<Text<'a>>,
 }
 
 /// A whole `chat.completion`, as far as it is read.
 #[derive(Debug, Default, Deserialize)]
 pub struct CompletionView<'a> {
     #[serde(borrow, default, deserialize_with = "lenient")]
-    pub id: Option<Cow<'a, str>>,
+    pub id: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient")]
-    pub model: Option<Cow<'a, str>>,
+    pub model: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient")]
     pub choices: Option<Vec<CompletionChoice<'a>>>,
     #[serde(default, deserialize_with = "lenient")]
@@ -93,7 +106,7 @@ pub struct CompletionView<'a> {
 #[derive(Debug, Deserialize)]
 pub struct CompletionChoice<'a> {
     #[serde(borrow, default, deserialize_with = "lenient")]
-    pub finish_reason: Option<Cow<'a, str>>,
+    pub finish_reason: Option<Text<'a>>,
 }
 
 /// `usage`.

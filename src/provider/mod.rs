@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::HeaderMap;
 
-pub use chunk::{Choice, ChunkView, CompletionView, Delta, ToolCallDelta, UsageView};
+pub use chunk::{Choice, ChunkView, CompletionView, Delta, Text, ToolCallDelta, UsageView};
 pub use error::{Phase, ProviderError};
 pub use openai::{OpenAi, list_models};
 pub use registry::{Model, Registry, RegistryError, Route};

@@ -1,6 +1,6 @@
 //! Native frames made from a provider's chunks.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::BytesMut;
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::{Conclusion, Hub, HubFull, NativeStream, Owner};
 use crate::{
     domain::Frame,
-    provider::{Choice, ChunkView, Delta, ToolCallDelta},
+    provider::{Choice, ChunkView, Delta, Text, ToolCallDelta},
 };
 
 /// Tool calls under way at once, and the bytes of all of them, may be no more.
@@ -106,7 +106,7 @@ impl NativeWriter {
     /// A tool call comes in pieces and is written whole when its choice ends: not before, since
     /// the pieces of several may come by turns.
     fn gather(&mut self, choice: u64, delta: &ToolCallDelta<'_>) -> Result<(), ToolCallOverflow> {
-        let text = |text: &Option<Cow<'_, str>>| text.as_deref().unwrap_or_default().to_owned();
+        let text = |text: &Option<Text<'_>>| text.as_deref().unwrap_or_default().to_owned();
         let id = text(&delta.id);
         let (name, arguments) = delta.function.as_ref().map_or_else(Default::default, |function| {
             (text(&function.name), text(&function.arguments))

@@ -4,14 +4,14 @@
 //! did not ask for (we did) is taken out; fields beside `data:` are taken out, as `OpenAI`'s
 //! clients trip over them; a choice that has no finish reason at the end is given one.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{Conclusion, Gone};
-use crate::provider::{ChunkView, sse::Event};
+use crate::provider::{ChunkView, Text, sse::Event};
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
 /// Choices that are watched for a finish reason; a provider that sends more gets none added.
@@ -68,7 +68,7 @@ impl PassthroughWriter {
 
     fn note(&mut self, view: &ChunkView<'_>) {
         if self.head.is_none() && !view.choices().is_empty() {
-            let text = |text: &Option<Cow<'_, str>>| text.as_deref().unwrap_or_default().to_owned();
+            let text = |text: &Option<Text<'_>>| text.as_deref().unwrap_or_default().to_owned();
             self.head = Some((text(&view.id), view.created.unwrap_or(0), text(&view.model)));
         }
         for choice in view.choices() {

@@ -136,7 +136,7 @@ async fn a_refusal_names_the_bucket_and_how_requests_stand(store: impl Store) {
     assert_eq!(refusal.standing().expect("a standing").remaining, 9);
     let denial = refusal.to_denial();
     assert_eq!(denial.kind, Kind::ConcurrencyLimited);
-    assert_eq!(denial.param.as_deref(), Some("m"));
+    assert_eq!(denial.param.as_deref(), Some("model"));
 
     let bucket = [requests("n", 1)];
     reserve(&store, &bucket).await.expect("a grant");

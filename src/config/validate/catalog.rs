@@ -88,9 +88,6 @@ pub(super) fn check_models(config: &Config, found: &mut Findings) {
         let key = format!("models[{i}]");
         check_requires(&model.requires, &vocabulary, &format!("{key}.requires"), found);
         check_routes(model, &config.providers, &key, found);
-        if let Some(most) = model.max_output_tokens {
-            bounds(found, &key, &[("max_output_tokens", most, 1..=100_000_000)]);
-        }
         if let Some(price) = &model.price {
             check_price(price, &format!("{key}.price"), found);
         }

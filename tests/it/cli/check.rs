@@ -27,6 +27,10 @@ routes = [{ provider = "up", model = "m" }]
 name = "pro"
 "#;
 
+/// RFC 8037, appendix A.2.
+pub(super) const JWKS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
 const BAD: &str = r#"[server]
 listen = "nowhere"
 lissen = "127.0.0.1:0"
@@ -43,7 +47,7 @@ store = "redis"
 fn a_good_configuration_is_said_to_be_good() {
     let shell = Shell::new().with_env("UP_KEY", "sk-0123456789abcdef");
     shell.write("tollgate.toml", GOOD);
-    shell.write("jwks.json", r#"{"keys":[]}"#);
+    shell.write("jwks.json", JWKS);
     let out = shell.run(&["check-config"]).ok();
     assert!(out.starts_with("tollgate.toml: ok (1 issuer, 1 provider, 1 model"), "{out}");
     assert!(!out.contains("sk-"), "a secret is shown: {out}");
@@ -52,7 +56,7 @@ fn a_good_configuration_is_said_to_be_good() {
     shell.run(&["check-config", "--config", &elsewhere]).ok();
     shell.run(&["check-config", "-c", &elsewhere]).ok();
     let by_variable = Shell::new().with_env("TOLLGATE_CONFIG", elsewhere).with_env("UP_KEY", "k");
-    by_variable.write("jwks.json", r#"{"keys":[]}"#);
+    by_variable.write("jwks.json", JWKS);
     by_variable.run(&["check-config"]).ok();
 }
 
@@ -109,9 +113,38 @@ fn a_file_that_is_not_there_or_no_toml_is_named() {
 fn the_answer_is_the_exit_code_where_nobody_reads() {
     let shell = Shell::new().with_env("UP_KEY", "k");
     shell.write("tollgate.toml", GOOD);
-    shell.write("jwks.json", r#"{"keys":[]}"#);
+    shell.write("jwks.json", JWKS);
     let mut child =
         shell.command(&["check-config"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_serve_would_refuse_is_refused_here() {
+    let shell = Shell::new().with_env("UP_KEY", "k");
+    let refused = [
+        (GOOD.to_owned(), "{}", "jwks_file"),
+        (
+            GOOD.replace(
+                "[[providers]]",
+                "[auth.issuers.claims]\nsubject = \"sub|\"\n[[providers]]",
+            ),
+            JWKS,
+            "subject",
+        ),
+        (
+            GOOD.replacen("[[auth", "[auth]\njwks_max_stale_s = 100\n[[auth", 1),
+            JWKS,
+            "jwks_max_stale_s",
+        ),
+    ];
+    for (config, keys, key) in refused {
+        shell.write("tollgate.toml", &config);
+        shell.write("jwks.json", keys);
+        for command in ["check-config", "serve"] {
+            let err = shell.run(&[command]).fails(1);
+            assert!(err.contains(key), "{command}: {err}");
+        }
+    }
 }

@@ -293,13 +293,13 @@ async fn a_call_may_take_no_longer_than_the_request_timeout() {
     let app = TestApp::with(|config| config.server.request_timeout_s = 1).await;
     app.upstream.enqueue(fault::stall_before_head());
     let late = post(&app.alice(), false).await;
-    assert_eq!((late.status.as_u16(), code(late).await), (408, json!("request_timeout")));
+    assert_eq!((late.status.as_u16(), code(late).await), (504, json!("call_timeout")));
 
     app.upstream.enqueue(fault::stall_mid_stream());
     let mut events = post(&app.alice(), true).await.events();
     let events = events.rest().await;
     let last = events.last().expect("an event").json();
-    assert_eq!(last["error"]["code"], "request_timeout");
+    assert_eq!(last["error"]["code"], "call_timeout");
     app.upstream.until(|counts| counts.aborted == 2).await;
     app.shutdown().await;
 }

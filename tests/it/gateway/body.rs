@@ -22,7 +22,10 @@ fn every_name_that_a_tool_bears_is_seen() {
     let custom = json!({ "type": "custom", "custom": { "name": "two", "format": {} } });
     let flat = json!({ "type": "function", "name": "three" });
     let nameless = json!({ "type": "web_search" });
-    assert_eq!(tools(&json!([function, custom, flat, nameless])), ["one", "two", "three"]);
+    assert_eq!(
+        tools(&json!([function, custom, flat, nameless])),
+        ["one", "two", "three", "web_search"]
+    );
     // One that bears several is all of them: a provider may go by any.
     let all = json!({ "name": "a", "function": { "name": "b" }, "custom": { "name": "c" } });
     assert_eq!(tools(&json!([all])), ["a", "b", "c"]);
@@ -175,4 +178,41 @@ proptest! {
     fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(bytes);
     }
+}
+
+#[test]
+fn a_member_that_only_differs_in_case_from_one_that_is_read_is_refused() {
+    let with = |member: &str| parse(format!(r#"{{"model":"m","messages":[],{member}}}"#));
+    for member in
+        [r#""Model":"x""#, r#""TOOLS":[]"#, r#""me\u017fsages":[]"#, r#""strea\u004d":true"#]
+    {
+        let error = with(member).expect_err(member);
+        assert!(matches!(error, BodyError::LookAlike(_)), "{member}: {error}");
+    }
+    for tool in
+        [r#"{"function":{"name":"safe","Name":"fleet_ps"}}"#, r#"{"Function":{"name":"x"}}"#]
+    {
+        let error = with(&format!(r#""tools":[{tool}]"#)).expect_err(tool);
+        assert!(matches!(error, BodyError::LookAlike(_)), "{tool}: {error}");
+    }
+    assert!(with(r#""stream_options":{"Include_usage":false}"#).is_err());
+    assert!(with(r#""Temperature":1,"ModelX":1"#).is_ok());
+}
+
+#[test]
+fn a_member_that_would_choose_past_the_gateway_is_refused_by_name() {
+    for name in ["models", "fallbacks", "api_base", "api_key", "base_url", "preset"] {
+        let body = format!(r#"{{"model":"m","messages":[],"{name}":null}}"#);
+        let error = parse(body).expect_err(name);
+        assert_eq!(error.param(), Some(name));
+        assert!(error.to_string().contains("past the gateway"), "{error}");
+    }
+}
+
+#[test]
+fn a_tool_of_tools_of_tools_is_no_matter() {
+    let deep =
+        format!("{}{}", r#"{"function":"#.repeat(100_000), "{}".to_owned() + &"}".repeat(100_000));
+    let body = format!(r#"{{"model":"m","messages":[],"tools":[{deep}]}}"#);
+    assert!(parse(body).is_ok());
 }

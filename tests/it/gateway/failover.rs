@@ -119,6 +119,7 @@ async fn a_provider_that_does_not_answer_in_time_is_replaced_by_the_next() {
     ] {
         let change = |config: &mut Config| {
             config.providers[0].first_token_timeout_ms = 100;
+            config.providers[0].answer_timeout_ms = 100;
             config.providers[0].idle_timeout_ms = 100;
         };
         assert_second_answered(&call_with(change, script, stream).await, stream);

@@ -176,7 +176,7 @@ async fn a_client_that_does_not_read_is_cut_off_with_its_time() {
     let deaf = app.alice().post(PATH).json(&chat(true)).send().await;
     app.until_idle().await;
     let (_, terminal) = app.the_call().await;
-    assert_eq!((&*terminal.kind, terminal.outcome.as_deref()), ("settle", Some("request_timeout")));
+    assert_eq!((&*terminal.kind, terminal.outcome.as_deref()), ("settle", Some("call_timeout")));
     drop(deaf);
     app.shutdown().await;
 }
@@ -186,8 +186,8 @@ async fn a_call_that_takes_too_long_ends_in_an_error_event() {
     let app = TestApp::with(|config| config.server.request_timeout_s = 1).await;
     app.upstream.enqueue(fault::stall_mid_stream());
     let seen = read(app.alice().post(PATH).json(&chat(true))).await.recorded(&app).await;
-    assert_eq!(seen.stream().end, End::Error("request_timeout".to_owned()));
-    assert_eq!(seen.row(), ("settle", "request_timeout", 408, Some("estimate")));
+    assert_eq!(seen.stream().end, End::Error("call_timeout".to_owned()));
+    assert_eq!(seen.row(), ("settle", "call_timeout", 504, Some("estimate")));
     app.shutdown().await;
 }
 

@@ -55,7 +55,7 @@ async fn every_answer_says_how_the_requests_stand() {
             (&error["code"], &error["type"]),
             (&json!("rate_limited"), &json!("rate_limit_error"))
         );
-        assert_eq!(error["param"], "m");
+        assert_eq!(error["param"], "model");
     }
     let rows = app.audit_rows_once(8).await;
     let denied: Vec<_> = rows.iter().filter(|row| row.kind == "denied").collect();

@@ -45,6 +45,7 @@ pub async fn whole(script: Script) -> Seen {
 pub fn impatient(config: &mut Config) {
     config.providers[0].connect_timeout_ms = 250;
     config.providers[0].first_token_timeout_ms = 250;
+    config.providers[0].answer_timeout_ms = 250;
     config.providers[0].idle_timeout_ms = 250;
 }
 

@@ -218,7 +218,11 @@ async fn a_failed_call_says_what_failed_in_both_spans() {
         (crate::support::upstream::Script::raw("garbage"), 502, "upstream_lost"),
     ];
     for (script, status, error_type) in cases {
-        let traced = Traced::with(|config| config.providers[0].first_token_timeout_ms = 200).await;
+        let traced = Traced::with(|config| {
+            config.providers[0].first_token_timeout_ms = 200;
+            config.providers[0].answer_timeout_ms = 200;
+        })
+        .await;
         traced.app.upstream.enqueue(script);
         let response = traced.call(CHAT, false).await;
         assert_eq!(response.status, status, "{error_type}");

@@ -260,7 +260,7 @@ async fn a_call_that_is_refused_leaves_no_stream() {
 async fn a_stream_that_takes_too_long_ends_in_an_error_frame() {
     let app = TestApp::with(|config| config.server.request_timeout_s = 1).await;
     let frames = frames_of(&app, fault::stall_mid_stream()).await;
-    assert_eq!(data_of(&frames, "error")[0]["code"], "request_timeout");
+    assert_eq!(data_of(&frames, "error")[0]["code"], "call_timeout");
     app.until_idle().await;
     app.shutdown().await;
 }
