@@ -304,3 +304,12 @@ fn the_reader_of_sources_sees_what_is_there() {
         sources().iter().map(|one| (one.module.clone(), edges(&one.code).len())).collect();
     assert!(every["http"] > 0 && every["main"] == 1, "{every:?}");
 }
+
+#[test]
+fn the_map_of_the_house_has_every_room() {
+    let map = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let rooms = map.lines().filter_map(|line| line.strip_prefix("pub mod "));
+    for room in rooms.map(|room| room.trim_end_matches(';')) {
+        assert!(map.contains(&format!("//! | [`{room}`] | ")), "{room} is not in lib.rs's map");
+    }
+}
