@@ -134,8 +134,10 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     watch::until_sent(response, span, refusal, context.failure())
 }
 
+/// A header that is there once: of two, neither is to be believed.
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())?.to_str().ok()
 }
 
 fn put_ids(context: &RequestContext, headers: &mut HeaderMap) {
