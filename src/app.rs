@@ -158,7 +158,7 @@ impl App {
         );
         let bounds = Bounds::new(server, &config.admission);
         let router = public_router(state.clone(), &sweeper);
-        let connections = Port::open(public, router, bounds, tls);
+        let connections = Port::open(public, router, bounds.clone(), tls);
         let bounds = Bounds { drain: Duration::from_secs(1), ..bounds };
         let admin = Port::open(admin_listener, admin_router(state), bounds, None);
         readiness.set(true);

@@ -106,6 +106,14 @@ pub(super) fn client_address(request: &Request, trusted: &[IpNet]) -> Option<IpA
     Some(client)
 }
 
+/// Whom an address is counted as. IPv6 networks are counted whole: a /64 is one customer.
+pub(super) fn customer(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & (u128::MAX << 64)).into()),
+    }
+}
+
 /// Every hop by itself: what a stranger wrote into the header must not spoil what a proxy added.
 fn forwarded_for(headers: &HeaderMap) -> impl DoubleEndedIterator<Item = &[u8]> {
     let values = headers.get_all("x-forwarded-for").iter();

@@ -41,7 +41,7 @@ use tracing::Instrument as _;
 
 use super::{
     ApiError, AppState, Settings,
-    context::{RequestContext, client_address},
+    context::{RequestContext, client_address, customer},
     error, openapi, watch,
 };
 use crate::{
@@ -212,7 +212,7 @@ async fn authenticate(
     Ok(next.run(request).await)
 }
 
-/// A limit's key is the client's address. IPv6 networks are counted whole: a /64 is one customer.
+/// A limit's key is the client's address.
 #[derive(Debug, Clone, Copy)]
 struct ByAddress;
 
@@ -221,10 +221,7 @@ impl KeyExtractor for ByAddress {
 
     fn extract<T>(&self, request: &http::Request<T>) -> Result<Self::Key, GovernorError> {
         let context = request.extensions().get::<RequestContext>();
-        Ok(context.and_then(RequestContext::address).map(|address| match address {
-            IpAddr::V4(_) => address,
-            IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & (u128::MAX << 64)).into()),
-        }))
+        Ok(context.and_then(RequestContext::address).map(customer))
     }
 }
 

@@ -54,6 +54,9 @@ pub struct TlsConfig {
 pub struct AdmissionConfig {
     /// Connections open at once; further ones wait in the kernel's queue.
     pub max_connections: usize,
+    /// Of one address, or IPv6 /64, open at once; further ones are closed. Peers of
+    /// `server.trusted_proxies` are not bound by it: through one come many clients.
+    pub max_connections_per_address: usize,
     /// Requests in flight at once (open streams count); beyond it 503 `overloaded`.
     pub max_in_flight: usize,
     /// Requests a second of one address, before authentication.
@@ -68,6 +71,7 @@ impl Default for AdmissionConfig {
     fn default() -> Self {
         Self {
             max_connections: 16_384,
+            max_connections_per_address: 1_024,
             max_in_flight: 8_192,
             address_requests_per_second: 500,
             address_burst: 1_000,

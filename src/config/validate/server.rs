@@ -91,6 +91,11 @@ pub(super) fn check_admission(admission: &AdmissionConfig, found: &mut Findings)
         "admission",
         &[
             ("max_connections", wide(admission.max_connections), 1..=1_000_000),
+            (
+                "max_connections_per_address",
+                wide(admission.max_connections_per_address),
+                1..=1_000_000,
+            ),
             ("max_in_flight", wide(admission.max_in_flight), 1..=1_000_000),
             (
                 "address_requests_per_second",

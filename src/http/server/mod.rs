@@ -1,8 +1,10 @@
 //! The accept loop and its connections, over hyper itself.
 //!
 //! `axum::serve` sets no `TCP_NODELAY` and gives hyper no timer. Here each connection has a bound
-//! on its head, its handshake, its idleness and its end, and their number has one too.
+//! on its head, its handshake, its idleness and its end, and their number has one too, in all and
+//! for each address.
 
+mod address;
 mod io;
 mod tls;
 mod watch;
@@ -18,6 +20,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
+use ipnet::IpNet;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -28,6 +31,7 @@ use tokio_rustls::{TlsAcceptor, rustls};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Service;
 
+pub use address::{AddressPlace, Addresses};
 pub use rustls::ServerConfig as ServerTls;
 pub use tls::{TlsError, tls_config};
 
@@ -58,10 +62,14 @@ const DRAIN_GRACE: Duration = Duration::from_secs(5);
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 /// What a listener's connections may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Bounds {
     /// Open at once; further ones wait in the kernel's queue.
     pub max_connections: usize,
+    /// Of one address (IPv6: of one /64); further ones are closed at once.
+    pub max_connections_per_address: usize,
+    /// Their connections are not counted as of one address.
+    pub trusted_proxies: Vec<IpNet>,
     /// For a TLS handshake, for a connection's first request, and for each request's head.
     pub header_timeout: Duration,
     /// Without a request for this long, or with answers that are not read for this long, a
@@ -76,6 +84,8 @@ impl Bounds {
     pub fn new(server: &ServerConfig, admission: &AdmissionConfig) -> Self {
         Self {
             max_connections: admission.max_connections,
+            max_connections_per_address: admission.max_connections_per_address,
+            trusted_proxies: server.trusted_proxies.clone(),
             header_timeout: Duration::from_secs(server.header_timeout_s),
             idle_timeout: IDLE_TIMEOUT,
             drain: Duration::from_secs(server.drain_s) + DRAIN_GRACE,
@@ -99,6 +109,9 @@ pub async fn serve(
     tasks: TaskTracker,
 ) {
     let places = Arc::new(Semaphore::new(bounds.max_connections));
+    let addresses =
+        Addresses::new(bounds.max_connections_per_address, bounds.trusted_proxies.clone());
+    let addresses = Arc::new(addresses);
     let shared = Arc::new(Shared {
         builders: Builders::new(&tasks),
         router,
@@ -110,10 +123,15 @@ pub async fn serve(
         // The semaphore is never closed, so this goes on until it is dropped.
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             let (stream, peer) = accept(&listener).await;
+            let Some(address_place) = addresses.take(peer.ip()) else {
+                let refused = addresses.refused();
+                tracing::debug!(%peer, refused, "an address has too many connections");
+                continue;
+            };
             let shared = Arc::clone(&shared);
             tasks.spawn(async move {
                 shared.run(stream, peer).await;
-                drop(place);
+                drop((place, address_place));
             });
         }
     };

@@ -104,6 +104,7 @@ admin_listen = "{admin}"
 
 [admission]
 max_connections = 16384
+max_connections_per_address = 16384
 max_in_flight = 16384
 address_requests_per_second = 1_000_000
 address_burst = 1_000_000

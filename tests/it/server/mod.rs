@@ -1,5 +1,6 @@
 //! The accept loop: what a connection may and may not do, seen from a raw socket.
 
+mod address;
 mod stall;
 mod tls;
 
@@ -51,6 +52,8 @@ struct Server {
 fn bounds() -> Bounds {
     Bounds {
         max_connections: 100,
+        max_connections_per_address: 100,
+        trusted_proxies: Vec::new(),
         header_timeout: PATIENCE * 2,
         idle_timeout: PATIENCE * 2,
         drain: PATIENCE * 2,
@@ -387,6 +390,7 @@ fn bounds_come_from_the_configuration_and_leave_the_last_frames_time() {
 
     assert_eq!(bounds.header_timeout, Duration::from_secs(10));
     assert_eq!(bounds.max_connections, 16_384);
+    assert_eq!(bounds.max_connections_per_address, 1_024);
     assert!(bounds.drain > Duration::from_secs(30));
     assert!(bounds.max_connections <= Semaphore::MAX_PERMITS);
 }

@@ -33,6 +33,8 @@ fn numbers_have_bounds() {
         ("server", "request_timeout_s", "100000"),
         ("server", "drain_s", "3601"),
         ("admission", "max_connections", "0"),
+        ("admission", "max_connections_per_address", "0"),
+        ("admission", "max_connections_per_address", "1000001"),
         ("admission", "max_in_flight", "0"),
         ("admission", "address_requests_per_second", "0"),
         ("admission", "address_burst", "0"),
