@@ -190,6 +190,8 @@ impl Telling {
         let reply = route::send(&redacted, open, self.stream)
             .await
             .map_err(|error| Ending::Failed(error.to_denial()))?;
+        // What was asked is of no more use, and its bytes hold on to a connection's buffer.
+        drop(redacted);
         match reply {
             Reply::Complete(complete) => Ok(self.keep(open, complete)),
             Reply::Stream(opened) => {
@@ -264,6 +266,8 @@ impl Telling {
             if open.progress.done {
                 return Ok(Ending::Completed);
             }
+            // Not held while waiting: its bytes are slices of a connection's buffer.
+            drop(batch);
             batch = match rest.next().await {
                 Ok(Some(batch)) => batch,
                 Ok(None) if open.progress.is_complete() => return Ok(Ending::Completed),
