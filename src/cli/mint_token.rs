@@ -30,7 +30,7 @@ pub(super) struct Options {
     /// `sub`
     #[arg(long, default_value = "dev")]
     subject: String,
-    /// What limits hold, by their name in [[tiers]]
+    /// What limits hold, by their name in the `tiers`
     #[arg(long, default_value = "pro")]
     tier: String,
     /// The agent that acts for the subject
