@@ -30,7 +30,7 @@ pub(super) struct Options {
     /// `sub`
     #[arg(long, default_value = "dev")]
     subject: String,
-    /// What limits hold, by their name in the `tiers`
+    /// The tier whose limits hold
     #[arg(long, default_value = "pro")]
     tier: String,
     /// The agent that acts for the subject
