@@ -252,13 +252,15 @@ async fn add_upstream(config: &mut Config, url: &str, models: &[String]) -> Resu
 /// A token, and three lines to paste.
 fn welcome(address: SocketAddr, model: &str, token: &str) -> String {
     let url = format!("http://{address}/v1");
+    // As it was started: after `make run` it is on nobody's PATH.
+    let program = std::env::args().next().unwrap_or_else(|| "tollgate".to_owned());
     let body = format!(
         r#"{{"model":"{model}","stream":true,"messages":[{{"role":"user","content":"Hello, gateway"}}]}}"#
     );
     let headers = format!("-H 'authorization: Bearer {token}' -H 'content-type: application/json'");
     format!(
         "\
-Tollgate listens on http://{address}. A token, good for 8 hours (more: tollgate mint-token --help):
+Tollgate listens on http://{address}. A token, good for 8 hours (more: {program} mint-token --help):
 
 {token}
 
@@ -271,7 +273,7 @@ curl -N {url}/streams {headers} -d '{body}'
 The Python SDK (pip install openai):
 python3 -c 'from openai import OpenAI; [print(c.choices[0].delta.content or \"\", end=\"\", flush=True) for c in OpenAI(base_url=\"{url}\", api_key=\"{token}\").chat.completions.create(model=\"{model}\", stream=True, messages=[{{\"role\": \"user\", \"content\": \"Hello, gateway\"}}])]; print()'
 
-The API, to try in a browser: http://{address}/docs — who spent what: tollgate audit tail --follow
+The API, to try in a browser: http://{address}/docs — who spent what: {program} audit tail --follow
 "
     )
 }
