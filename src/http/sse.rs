@@ -11,10 +11,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderValue, header};
 use http_body::Frame;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, Sleep},
-};
+use tokio::time::{Instant, Sleep};
+
+use crate::stream::Receiver;
 
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
@@ -40,13 +39,13 @@ where
 }
 
 /// A channel's receiving end as a stream. Dropping it tells the sender that nobody reads.
-pub(super) struct Received(pub mpsc::Receiver<Bytes>);
+pub(super) struct Received(pub Receiver);
 
 impl Stream for Received {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.0.poll_recv(context)
+        self.0.poll_receive(context)
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::oneshot,
     time::{Instant, sleep_until},
 };
 use tracing::Instrument as _;
@@ -16,15 +15,16 @@ use super::{
 use crate::{
     budget::{Bucket, Standing},
     domain::{Denial, Kind, ModelCall},
-    provider::{ChunkView, Complete, EventStream, Reply, sse::Event},
+    provider::{ChunkView, Complete, Opened, Reply, sse::Event},
     redact::RedactError,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
+        Receiver, channel,
     },
 };
 
-/// Batches of a stream that may wait for a client that reads slowly.
-const BATCHES_IN_FLIGHT: usize = 8;
+/// Bytes of a stream that may wait for a client that reads slowly, before its provider waits too.
+const WAITING_BYTES: usize = 64 << 10;
 
 /// How long a client that does not read may keep the end of its call from being said.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -64,9 +64,9 @@ pub fn start_chat(
     snapshot: Arc<Snapshot>,
     context: CallContext,
     authorized: Authorized<ModelCall>,
-) -> (Started, mpsc::Receiver<Bytes>) {
-    let (sender, receiver) = mpsc::channel(BATCHES_IN_FLIGHT);
-    let lifeline = Lifeline::Connection(sender.clone());
+) -> (Started, Receiver) {
+    let (sender, receiver) = channel(WAITING_BYTES);
+    let lifeline = Lifeline::Connection(sender.watch());
     let call = authorized.call();
     let stream = call.stream;
     let outlet =
@@ -110,7 +110,7 @@ fn spawn(
     let (head, receiver) = oneshot::channel();
     let gateway = Arc::clone(gateway);
     let tasks = gateway.calls.clone();
-    let telling = Telling {
+    let telling = Box::new(Telling {
         gateway,
         snapshot,
         stream,
@@ -118,36 +118,41 @@ fn spawn(
         standing: None,
         outlet,
         answer: None,
-    };
-    tasks.spawn(telling.run(open, authorized, lifeline).in_current_span());
+    });
+    tasks.spawn(telling.run(open, Box::new(authorized), lifeline).in_current_span());
     Started { head: receiver }
 }
 
 impl Telling {
     /// Tells the story, unless something cuts it short, and ends the call either way.
     async fn run(
-        mut self,
+        mut self: Box<Self>,
         mut open: Box<OpenCall>,
-        authorized: Authorized<ModelCall>,
+        authorized: Box<Authorized<ModelCall>>,
         lifeline: Lifeline,
     ) {
         let gateway = Arc::clone(&self.gateway);
         let deadline = Instant::now() + gateway.request_timeout;
-        // Boxed, or every move of this task would copy all that the story may ever hold.
-        let story = Box::pin(self.story(&mut open, authorized));
         let ending = tokio::select! {
             biased;
             reason = lifeline.cut() => Ending::Canceled(reason),
             () = gateway.abort.cancelled() => Ending::Failed(shutting_down()),
             () = sleep_until(deadline) => Ending::Failed(too_long()),
-            told = AssertUnwindSafe(story).catch_unwind() => {
+            told = AssertUnwindSafe(self.story(&mut open, authorized)).catch_unwind() => {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(panicked()))).unwrap_or_else(|ending| ending)
             }
         };
         drop(lifeline);
-        open.context.failure.note(&ending);
+        // Boxed: while a stream is open, its task has no use for this room.
+        Box::pin(self.end(open, &ending, deadline)).await;
+    }
+
+    /// Settles the call, tells its client how it ended, and writes its terminal row.
+    async fn end(mut self: Box<Self>, mut open: Box<OpenCall>, ending: &Ending, deadline: Instant) {
+        let gateway = Arc::clone(&self.gateway);
+        open.context.failure.note(ending);
         open.settle().await;
-        let conclusion = open.conclusion(&ending);
+        let conclusion = open.conclusion(ending);
         let answer = self.answer.take().map(Head::Complete).or_else(|| {
             let refused = Refused {
                 recorded: true,
@@ -171,37 +176,45 @@ impl Telling {
             }
         };
         // The row first: whatever telling the client may come to, it is written.
-        tokio::join!(open.record(&gateway.audit, &ending), told);
+        tokio::join!(open.record(&gateway.audit, ending), told);
     }
 
     /// The story of a call. Each step stands on the one before it.
     async fn story(
         &mut self,
         open: &mut OpenCall,
-        authorized: Authorized<ModelCall>,
+        authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Ending, Ending> {
-        let buckets = self.buckets(open, &authorized)?;
-        self.write_intent(open).await?;
-        self.reserve(open, &buckets).await?;
-        let redacted = stage::redact(&self.snapshot, authorized);
-        open.redactions =
-            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
-        let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
-        let reply = route::send(&redacted, open, self.stream)
-            .await
-            .map_err(|error| Ending::Failed(error.to_denial()))?;
-        // What was asked is of no more use, and its bytes hold on to a connection's buffer.
-        drop(redacted);
-        match reply {
+        // Boxed, as a stream is open for long after this and has no use for its room.
+        match Box::pin(self.send(open, authorized)).await? {
             Reply::Complete(complete) => Ok(self.keep(open, complete)),
             Reply::Stream(opened) => {
                 if let Some(outlet) = &self.outlet {
                     outlet.begin();
                 }
                 self.send_head(Head::Stream);
-                self.pump(open, opened.first, opened.rest).await
+                self.pump(open, opened).await
             }
         }
+    }
+
+    /// From the call to the beginning of its answer. What was asked is gone after that: its bytes
+    /// hold on to a connection's buffer.
+    async fn send(
+        &mut self,
+        open: &mut OpenCall,
+        authorized: Box<Authorized<ModelCall>>,
+    ) -> Result<Reply, Ending> {
+        let buckets = self.buckets(open, &authorized)?;
+        self.write_intent(open).await?;
+        self.reserve(open, &buckets).await?;
+        let redacted = stage::redact(&self.snapshot, *authorized);
+        open.redactions =
+            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
+        let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
+        route::send(&redacted, open, self.stream)
+            .await
+            .map_err(|error| Ending::Failed(error.to_denial()))
     }
 
     fn buckets(
@@ -251,13 +264,8 @@ impl Telling {
     }
 
     /// Carries events from the provider to the client until the stream's end.
-    async fn pump(
-        &mut self,
-        open: &mut OpenCall,
-        first: Vec<Event>,
-        mut rest: Box<dyn EventStream>,
-    ) -> Result<Ending, Ending> {
-        let mut batch = first;
+    async fn pump(&mut self, open: &mut OpenCall, opened: Opened) -> Result<Ending, Ending> {
+        let Opened { first: mut batch, mut rest } = opened;
         loop {
             self.carry(open, &batch).await?;
             if open.progress.failed {

@@ -3,12 +3,14 @@
 //! The task that owns the upstream writes into an [`Outlet`]. Clients only read from it, so one
 //! that hangs up takes nothing with it: a [`Lifeline`] tells the task that it did.
 
+mod channel;
 mod hub;
 mod log;
 mod native;
 mod outlet;
 mod passthrough;
 
+pub use channel::{Receiver, Sender, Watch, channel};
 pub use hub::{Hub, HubFull, NativeStream, Owner, Reader, ResumeError};
 pub use log::{Log, LogLimits};
 pub use native::{NativeWriter, ToolCallOverflow};

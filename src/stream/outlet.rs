@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use tokio::sync::mpsc;
-
-use super::{NativeStream, NativeWriter, PassthroughWriter, ToolCallOverflow};
+use super::{NativeStream, NativeWriter, PassthroughWriter, ToolCallOverflow, Watch};
 use crate::{
     domain::{CancelReason, FrameError, MicroUsd, Usage},
     provider::{ChunkView, sse::Event},
@@ -82,7 +79,7 @@ impl Outlet {
 #[derive(Debug)]
 pub enum Lifeline {
     /// The receiving end is held by the handler, and then by the response's body.
-    Connection(mpsc::Sender<Bytes>),
+    Connection(Watch),
     Stream {
         stream: Arc<NativeStream>,
         orphan_timeout: Duration,
@@ -93,14 +90,20 @@ impl Lifeline {
     /// Waits until the call is to be canceled, and says why.
     pub async fn cut(&self) -> CancelReason {
         match self {
-            Self::Connection(sender) => {
-                sender.closed().await;
+            Self::Connection(watch) => {
+                watch.gone().await;
                 CancelReason::HungUp
             }
-            Self::Stream { stream, orphan_timeout } => tokio::select! {
-                () = stream.canceled() => CancelReason::Requested,
-                reason = stream.orphaned(*orphan_timeout) => reason,
-            },
+            // Boxed, as it is the larger one.
+            Self::Stream { stream, orphan_timeout } => {
+                Box::pin(async {
+                    tokio::select! {
+                        () = stream.canceled() => CancelReason::Requested,
+                        reason = stream.orphaned(*orphan_timeout) => reason,
+                    }
+                })
+                .await
+            }
         }
     }
 }

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
-use tokio::sync::mpsc;
 
-use super::{Conclusion, Gone};
+use super::{Conclusion, Gone, Sender};
 use crate::provider::{ChunkView, Text, sse::Event};
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -20,7 +19,7 @@ const MAX_CHOICES: usize = 128;
 /// Writes into the channel that a response's body reads from.
 #[derive(Debug)]
 pub struct PassthroughWriter {
-    sender: mpsc::Sender<Bytes>,
+    sender: Sender,
     include_usage: bool,
     /// Written by the next flush. A single piece is sent as it is, without a copy.
     pieces: Vec<Bytes>,
@@ -40,7 +39,7 @@ struct SeenChoice {
 
 impl PassthroughWriter {
     #[must_use]
-    pub fn new(sender: mpsc::Sender<Bytes>, include_usage: bool) -> Self {
+    pub fn new(sender: Sender, include_usage: bool) -> Self {
         Self {
             sender,
             include_usage,
@@ -83,7 +82,7 @@ impl PassthroughWriter {
 
     pub(super) async fn flush(&mut self) -> Result<(), Gone> {
         let Some(bytes) = join(&mut self.pieces) else { return Ok(()) };
-        self.sender.send(bytes).await.map_err(|_| Gone)
+        self.sender.send(bytes).await
     }
 
     pub(super) async fn conclude(mut self, conclusion: &Conclusion) {

@@ -26,12 +26,10 @@ const QUIET_INTERVAL: Duration = Duration::from_millis(250);
 /// No head has begun.
 const NONE: u64 = u64::MAX;
 
-type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
-
 /// Why a connection is no longer served as before.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    Ended(Result<(), ConnectionError>),
+    Ended(hyper::Result<()>),
     /// A head did not arrive in time.
     Late,
     /// No request for long.
@@ -167,7 +165,7 @@ impl Drop for Call {
 /// Drives a connection until it ends or has been at one thing for too long.
 pub(super) async fn watch<C>(mut connection: Pin<&mut C>, activity: &Activity) -> Verdict
 where
-    C: Future<Output = Result<(), ConnectionError>>,
+    C: Future<Output = hyper::Result<()>>,
 {
     let mut timer = pin!(sleep_until(activity.opened + activity.header_timeout));
     poll_fn(|context| {

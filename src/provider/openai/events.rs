@@ -39,7 +39,10 @@ pub(super) struct HttpEvents {
 }
 
 impl HttpEvents {
-    pub(super) fn new(provider: &OpenAi, response: Response) -> Self {
+    pub(super) fn new(provider: &OpenAi, mut response: Response) -> Self {
+        // They are slices of the connection's read buffer, which can't be used again until then.
+        drop(std::mem::take(response.headers_mut()));
+        response.extensions_mut().clear();
         Self {
             provider: provider.name.clone(),
             key: provider.key.clone(),

@@ -63,7 +63,8 @@ impl Size {
 
 /// Measures what is wanted, each part with processes of its own.
 pub fn run(options: &Options, gateway: Option<&Path>, report: &mut Report) -> Outcome<()> {
-    let size = if options.quick { Size::QUICK } else { Size::FULL };
+    let mut size = if options.quick { Size::QUICK } else { Size::FULL };
+    size.held_streams = options.streams.map_or(size.held_streams, usize::from);
     let mut a_request = None;
     if options.wants(Part::Requests) {
         a_request = Some(requests(&Stand::start(gateway)?, size, report)?);
@@ -206,7 +207,12 @@ fn held(stand: &Stand, target: Target, size: Size) -> Outcome<f64> {
     let before = resident_bytes(target.pid)?;
     let tally = load.run()?;
     pause(SETTLE);
-    let grown = resident_bytes(target.pid)?.saturating_sub(before);
+    let after = resident_bytes(target.pid)?;
+    // A process that serves streams and does not grow is not the one that serves them.
+    let grown = after.checked_sub(before).filter(|grown| *grown > 0);
+    let grown = grown.ok_or_else(|| {
+        format!("process {} does not grow with its streams: is it a wrapper?", target.pid)
+    })?;
     Ok(ratio(grown, tally.requests) / 1_024.0)
 }
 

@@ -9,7 +9,8 @@ Environment:
 Examples:
   cargo bench --bench end_to_end
   cargo bench --bench end_to_end -- --quick
-  cargo bench --bench end_to_end -- --only bursts,paced";
+  cargo bench --bench end_to_end -- --only bursts,paced
+  cargo bench --bench end_to_end -- --only memory --streams 8000";
 
 /// Measures the gateway beside a bare pass-through: CPU, latency and memory. Takes some four
 /// minutes. Fails only if something broke, not if a bar was missed.
@@ -23,6 +24,10 @@ pub struct Options {
     /// Measure only these.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+
+    /// How many streams are held open for the memory of one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub streams: Option<u16>,
 
     /// Given by `cargo bench`; means nothing here.
     #[arg(long, hide = true)]

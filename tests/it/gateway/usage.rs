@@ -1,12 +1,13 @@
 //! Usage that the client did not ask for is taken out wherever it stands, and nothing else is.
 
+use std::future::poll_fn;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
 use tollgate::{
     provider::{ChunkView, sse::Decoder},
-    stream::{Outlet, PassthroughWriter},
+    stream::{Outlet, PassthroughWriter, channel},
 };
 
 use crate::support::{
@@ -21,7 +22,7 @@ use super::seen::call_with;
 fn passed(events: &[u8], include_usage: bool) -> Bytes {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let (sender, mut receiver) = mpsc::channel(1);
+        let (sender, mut receiver) = channel(1 << 20);
         let mut outlet = Outlet::Passthrough(PassthroughWriter::new(sender, include_usage));
         let mut parsed = Vec::new();
         let mut decoder = Decoder::new(1 << 20);
@@ -31,7 +32,7 @@ fn passed(events: &[u8], include_usage: bool) -> Bytes {
         }
         outlet.flush().await.unwrap();
         drop(outlet);
-        receiver.recv().await.unwrap_or_default()
+        poll_fn(|context| receiver.poll_receive(context)).await.unwrap_or_default()
     })
 }
 

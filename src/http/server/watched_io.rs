@@ -7,19 +7,21 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::watch::Activity;
+use super::{version::read_again, watch::Activity};
 
-/// Passes everything through.
+/// Passes everything through, after what was read of it before.
 pub(super) struct WatchedIo<S> {
     stream: S,
+    first: Bytes,
     activity: Arc<Activity>,
 }
 
 impl<S> WatchedIo<S> {
-    pub(super) fn new(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity }
+    pub(super) fn new(stream: S, first: Bytes, activity: Arc<Activity>) -> Self {
+        Self { stream, first, activity }
     }
 }
 
@@ -29,6 +31,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedIo<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            read_again(&mut self.first, buffer);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
