@@ -1,6 +1,7 @@
 //! The body of a streamed answer.
 
 use std::{
+    mem::take,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -11,23 +12,20 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderValue, header};
 use http_body::Frame;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
-use crate::stream::Receiver;
+use crate::stream::{Receiver, Seldom};
 
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// A response that streams `events`, with a comment each `keepalive` in which there are none.
+/// A response that streams `events`, with a comment in every `keepalive` in which there are none.
 pub(super) fn response<S>(events: S, keepalive: Duration) -> Response
 where
     S: Stream<Item = Bytes> + Send + 'static,
 {
-    let body = SseBody {
-        events: Box::pin(events),
-        keepalive,
-        timer: Box::pin(tokio::time::sleep(keepalive)),
-        last_write: Instant::now(),
-    };
+    let timer = Seldom::new(sleep(keepalive / 2));
+    let events = Box::pin(events);
+    let body = SseBody { events, keepalive, timer, silent_halves: 0, has_written: false };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers
@@ -52,9 +50,11 @@ impl Stream for Received {
 struct SseBody<S> {
     events: Pin<Box<S>>,
     keepalive: Duration,
-    /// Rearmed only when it fires: moving it for each event would cost more than the event.
-    timer: Pin<Box<Sleep>>,
-    last_write: Instant,
+    /// Rings each half `keepalive`: moving it for each event would cost more than the event.
+    timer: Seldom<Sleep>,
+    silent_halves: u8,
+    /// Were there events since it rang?
+    has_written: bool,
 }
 
 impl<S: Stream<Item = Bytes>> http_body::Body for SseBody<S> {
@@ -66,20 +66,21 @@ impl<S: Stream<Item = Bytes>> http_body::Body for SseBody<S> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if let Poll::Ready(event) = self.events.as_mut().poll_next(context) {
-            self.last_write = Instant::now();
+            self.has_written = true;
             return Poll::Ready(event.map(|event| Ok(Frame::data(event))));
         }
         loop {
-            ready!(self.timer.as_mut().poll(context));
-            let due = self.last_write + self.keepalive;
-            let now = Instant::now();
-            if due <= now {
-                self.last_write = now;
-                let next = now + self.keepalive;
-                self.timer.as_mut().reset(next);
+            ready!(Pin::new(&mut self.timer).poll(context));
+            let next = Instant::now() + self.keepalive / 2;
+            self.timer.reset(next);
+            // Whenever in this half the last event was, by the end of the next no silence will have
+            // been longer than the whole: without asking the clock at each event.
+            self.silent_halves =
+                if take(&mut self.has_written) { 1 } else { self.silent_halves + 1 };
+            if self.silent_halves >= 2 {
+                self.silent_halves = 0;
                 return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(KEEP_ALIVE)))));
             }
-            self.timer.as_mut().reset(due);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! A model call, from its authorization to its end.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep_until},
 };
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::{
     Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, stage,
@@ -19,7 +19,7 @@ use crate::{
     redact::RedactError,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
-        Receiver, channel,
+        Receiver, Seldom, channel,
     },
 };
 
@@ -55,6 +55,9 @@ struct Telling {
     outlet: Option<Outlet>,
     /// A whole answer, sent once the call is settled.
     answer: Option<Complete>,
+    /// The request's, for what is logged. Not entered while events are carried: to enter and to
+    /// leave it for each would cost more than to read the event.
+    span: Span,
 }
 
 /// Begins a chat completion. The receiver is the response's body, or is held while a whole answer
@@ -118,8 +121,9 @@ fn spawn(
         standing: None,
         outlet,
         answer: None,
+        span: Span::current(),
     });
-    tasks.spawn(telling.run(open, Box::new(authorized), lifeline).in_current_span());
+    tasks.spawn(telling.run(open, Box::new(authorized), lifeline));
     Started { head: receiver }
 }
 
@@ -133,18 +137,17 @@ impl Telling {
     ) {
         let gateway = Arc::clone(&self.gateway);
         let deadline = Instant::now() + gateway.request_timeout;
+        let span = self.span.clone();
+        let cut = Seldom::new(cut_short_by(lifeline, Arc::clone(&gateway), deadline));
         let ending = tokio::select! {
             biased;
-            reason = lifeline.cut() => Ending::Canceled(reason),
-            () = gateway.abort.cancelled() => Ending::Failed(shutting_down()),
-            () = sleep_until(deadline) => Ending::Failed(too_long()),
+            ending = cut => ending,
             told = AssertUnwindSafe(self.story(&mut open, authorized)).catch_unwind() => {
-                told.unwrap_or_else(|_| Ok(Ending::Failed(panicked()))).unwrap_or_else(|ending| ending)
+                told.unwrap_or_else(|_| Ok(Ending::Failed(span.in_scope(panicked)))).unwrap_or_else(|ending| ending)
             }
         };
-        drop(lifeline);
         // Boxed: while a stream is open, its task has no use for this room.
-        Box::pin(self.end(open, &ending, deadline)).await;
+        Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
     }
 
     /// Settles the call, tells its client how it ended, and writes its terminal row.
@@ -186,7 +189,8 @@ impl Telling {
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Ending, Ending> {
         // Boxed, as a stream is open for long after this and has no use for its room.
-        match Box::pin(self.send(open, authorized)).await? {
+        let span = self.span.clone();
+        match Box::pin(self.send(open, authorized)).instrument(span).await? {
             Reply::Complete(complete) => Ok(self.keep(open, complete)),
             Reply::Stream(opened) => {
                 if let Some(outlet) = &self.outlet {
@@ -275,16 +279,16 @@ impl Telling {
                 return Ok(Ending::Completed);
             }
             // Not held while waiting: its bytes are slices of a connection's buffer.
-            drop(batch);
-            batch = match rest.next().await {
-                Ok(Some(batch)) => batch,
-                Ok(None) if open.progress.is_complete() => return Ok(Ending::Completed),
-                Ok(None) => return Err(Ending::Failed(cut_short())),
+            batch.clear();
+            match poll_fn(|context| rest.poll_events(context, &mut batch)).await {
+                Ok(()) if !batch.is_empty() => {}
+                Ok(()) if open.progress.is_complete() => return Ok(Ending::Completed),
+                Ok(()) => return Err(Ending::Failed(cut_short())),
                 Err(error) => {
-                    tracing::warn!(%error, "a stream broke off");
+                    self.span.in_scope(|| tracing::warn!(%error, "a stream broke off"));
                     return Err(Ending::Failed(error.to_denial()));
                 }
-            };
+            }
         }
     }
 
@@ -298,14 +302,16 @@ impl Telling {
             if event.data.trim_ascii().is_empty() {
                 continue;
             }
-            let view = ChunkView::parse(&event.data).map_err(|error| not_understood(&error))?;
+            let view = ChunkView::parse(&event.data)
+                .map_err(|error| self.span.in_scope(|| not_understood(&error)))?;
             if view.is_blank() && event.name.is_some() {
                 // A ping, or an error that is not in the shape of one.
                 open.progress.failed |= event.is_named_error();
             } else {
                 open.progress.note(&view);
                 outlet.push(event, &view).map_err(|error| {
-                    tracing::warn!(%error, "a stream cannot be passed on whole");
+                    self.span
+                        .in_scope(|| tracing::warn!(%error, "a stream cannot be passed on whole"));
                     Ending::Failed(Denial::new(
                         Kind::UpstreamInvalid,
                         "The model's provider sent larger tool calls than can be passed on.",
@@ -318,6 +324,16 @@ impl Telling {
         }
         let gone = |_| Ending::Canceled(crate::domain::CancelReason::HungUp);
         outlet.flush().await.map_err(gone)
+    }
+}
+
+/// Waits for what ends a call before its story is told.
+async fn cut_short_by(lifeline: Lifeline, gateway: Arc<Gateway>, deadline: Instant) -> Ending {
+    tokio::select! {
+        biased;
+        reason = lifeline.cut() => Ending::Canceled(reason),
+        () = gateway.abort.cancelled() => Ending::Failed(shutting_down()),
+        () = sleep_until(deadline) => Ending::Failed(too_long()),
     }
 }
 

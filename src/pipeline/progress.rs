@@ -12,6 +12,9 @@ const MAX_CHOICES: usize = 128;
 /// Of what a provider says for us to record, no more is kept.
 const MAX_TEXT_BYTES: usize = 128;
 
+/// A provider that has not said what its answer is called by then never does.
+const HEADS: u8 = 4;
+
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes that were sent to providers which may charge for them; 0 if none has seen the call.
@@ -21,6 +24,8 @@ pub struct Progress {
     pub reported: Option<Usage>,
     pub response_id: Option<String>,
     pub response_model: Option<String>,
+    /// Chunks that were looked at for the two above.
+    heads: u8,
     /// Every choice that was begun, and why it ended, if it did.
     choices: BTreeMap<u64, Option<String>>,
     /// Bytes that the model wrote, in all choices.
@@ -33,9 +38,11 @@ pub struct Progress {
 
 impl Progress {
     pub(super) fn note(&mut self, view: &ChunkView<'_>) {
-        if self.response_id.is_none() {
-            self.response_id = view.id.as_deref().map(short);
-            self.response_model = view.model.as_deref().map(short);
+        if self.heads < HEADS && self.response_id.is_none() {
+            self.heads += 1;
+            let head = view.head();
+            self.response_id = head.id.as_deref().map(short);
+            self.response_model = head.model.as_deref().map(short);
         }
         if let Some(usage) = view.usage() {
             self.reported = Some(usage);

@@ -23,15 +23,22 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
+/// What all chunks of an answer have in common: read of its first ones alone.
+#[derive(Debug, Default, Deserialize)]
+pub struct ChunkHead<'a> {
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    pub id: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    pub model: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub created: Option<i64>,
+}
+
 /// A `chat.completion.chunk`.
 #[derive(Debug, Default, Deserialize)]
 pub struct ChunkView<'a> {
-    #[serde(borrow, default)]
-    pub id: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    pub model: Option<Text<'a>>,
-    #[serde(default)]
-    pub created: Option<i64>,
+    #[serde(skip)]
+    data: &'a [u8],
     #[serde(borrow, default)]
     pub choices: Option<Vec<Choice<'a>>>,
     /// Kept raw: where it stands is needed to take it out again. `null` is `Some` here.
@@ -154,21 +161,26 @@ impl<'a> ChunkView<'a> {
         if data.trim_ascii_start().first() != Some(&b'{') {
             return Err(serde::de::Error::custom("it is no object"));
         }
-        match serde_json::from_slice(data) {
+        let parsed = match serde_json::from_slice(data) {
             Err(error) if error.is_data() => serde_json::from_slice(data).map(Self::of_odd),
             parsed => parsed,
-        }
+        };
+        parsed.map(|view| Self { data, ..view })
     }
 
     fn of_odd(odd: OddChunk<'a>) -> Self {
         Self {
-            id: read(odd.id),
-            model: read(odd.model),
-            created: read(odd.created),
+            data: &[],
             choices: odd.choices.map(|choices| choices.into_iter().map(Choice::of_odd).collect()),
             usage: odd.usage,
             error: odd.error,
         }
+    }
+
+    /// What it has in common with the answer's other chunks.
+    #[must_use]
+    pub fn head(&self) -> ChunkHead<'a> {
+        serde_json::from_slice(self.data).unwrap_or_default()
     }
 
     /// The choices, none where there is no such field.
@@ -208,12 +220,6 @@ impl<'a> ChunkView<'a> {
 /// A chunk of which some field is not what we know it as.
 #[derive(Deserialize)]
 struct OddChunk<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    created: Option<&'a RawValue>,
     #[serde(borrow, default)]
     choices: Option<Vec<OddChoice<'a>>>,
     #[serde(borrow, default, deserialize_with = "present")]

@@ -10,11 +10,15 @@ mod registry;
 mod scripted;
 pub mod sse;
 
+use std::task::{Context, Poll};
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::HeaderMap;
 
-pub use chunk::{Choice, ChunkView, CompletionView, Delta, Text, ToolCallDelta, UsageView};
+pub use chunk::{
+    Choice, ChunkHead, ChunkView, CompletionView, Delta, Text, ToolCallDelta, UsageView,
+};
 pub use error::{Phase, ProviderError};
 pub use openai::{OpenAi, list_models};
 pub use registry::{Model, Registry, RegistryError, Route};
@@ -79,11 +83,17 @@ pub struct Opened {
 }
 
 /// The events of a stream, as many at a time as have come in.
-#[async_trait]
 pub trait EventStream: Send {
-    /// The next events, at least one; `None` at the stream's end.
+    /// Adds the next events to `events`, which was empty at the first poll for them and is left
+    /// as it is until then: at least one, or none at the stream's end.
+    ///
+    /// A poll function and no `async` one, which would take an allocation for each event.
     ///
     /// # Errors
-    /// [`ProviderError`] where the stream is cut, stalls or is no event stream. Call no more then.
-    async fn next(&mut self) -> Result<Option<Vec<sse::Event>>, ProviderError>;
+    /// [`ProviderError`] where the stream is cut, stalls or is no event stream. Poll no more then.
+    fn poll_events(
+        &mut self,
+        context: &mut Context<'_>,
+        events: &mut Vec<sse::Event>,
+    ) -> Poll<Result<(), ProviderError>>;
 }

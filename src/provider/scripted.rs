@@ -3,14 +3,19 @@
 //! A model whose name ends in `tool` calls the first tool of the request, with example arguments
 //! made from the tool's schema; any other says back what it was asked.
 
-use std::{fmt::Display, time::Duration};
+use std::{
+    fmt::Display,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Sleep, sleep};
 use uuid::Uuid;
 
 use super::{
@@ -72,7 +77,8 @@ impl Provider for Scripted {
         }
         let mut chunks = answer.chunks(call.include_usage).into_iter();
         let first = chunks.next().into_iter().collect();
-        let rest = Typed { chunks, interval: self.token_interval, due: Instant::now() };
+        let interval = self.token_interval;
+        let rest = Typed { chunks, interval, pause: Box::pin(sleep(interval)) };
         Ok(Reply::Stream(Opened { first, rest: Box::new(rest) }))
     }
 }
@@ -200,19 +206,25 @@ impl Answer {
 struct Typed {
     chunks: std::vec::IntoIter<Event>,
     interval: Duration,
-    due: Instant,
+    /// Until the next chunk.
+    pause: Pin<Box<Sleep>>,
 }
 
-#[async_trait]
 impl EventStream for Typed {
-    async fn next(&mut self) -> Result<Option<Vec<Event>>, ProviderError> {
+    fn poll_events(
+        &mut self,
+        context: &mut Context<'_>,
+        events: &mut Vec<Event>,
+    ) -> Poll<Result<(), ProviderError>> {
         if self.interval.is_zero() {
-            let rest: Vec<Event> = self.chunks.by_ref().take(64).collect();
-            return Ok((!rest.is_empty()).then_some(rest));
+            events.extend(self.chunks.by_ref().take(64));
+            return Poll::Ready(Ok(()));
         }
-        self.due += self.interval;
-        sleep_until(self.due).await;
-        Ok(self.chunks.next().map(|event| vec![event]))
+        ready!(self.pause.as_mut().poll(context));
+        let due = self.pause.deadline() + self.interval;
+        self.pause.as_mut().reset(due);
+        events.extend(self.chunks.next());
+        Poll::Ready(Ok(()))
     }
 }
 

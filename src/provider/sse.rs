@@ -3,10 +3,10 @@
 //! An event that lies within one chunk is never copied: what it yields are slices of the chunk,
 //! which stays in memory as long as any of them does.
 
-use std::mem;
+use std::{mem, sync::LazyLock};
 
 use bytes::{Bytes, BytesMut};
-use memchr::memchr2;
+use memchr::{memchr2, memmem};
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
@@ -150,7 +150,9 @@ impl Event {
     /// Might it say that the provider failed? Not to be taken for certain.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        self.is_named_error() || memchr::memmem::find(&self.data, b"\"error\"").is_some()
+        static ERROR: LazyLock<memmem::Finder<'_>> =
+            LazyLock::new(|| memmem::Finder::new("\"error\""));
+        self.is_named_error() || ERROR.find(&self.data).is_some()
     }
 
     #[must_use]

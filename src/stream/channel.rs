@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
@@ -34,8 +35,9 @@ struct State {
     waiting_bytes: usize,
     is_written_out: bool,
     is_unread: bool,
-    /// Waits for pieces.
+    /// Waits for pieces, if they are awaited.
     reader: Option<Waker>,
+    is_awaited: bool,
     /// Waits for room.
     writer: Option<Waker>,
     /// Waits for the reader to go.
@@ -87,9 +89,13 @@ impl Sender {
                 state.waiting_bytes += piece.len();
                 state.pieces.push_back(piece);
             }
-            let reader = state.reader.take();
-            drop(state);
-            wake(reader);
+            // By reference and within the lock: the reader's task registers the same waker again,
+            // and to clone one for each piece costs more than the lock is held for.
+            if mem::take(&mut state.is_awaited)
+                && let Some(reader) = &state.reader
+            {
+                reader.wake_by_ref();
+            }
             Poll::Ready(Ok(()))
         })
         .await
@@ -150,6 +156,7 @@ impl Receiver {
             return Poll::Ready(None);
         }
         keep(&mut state.reader, context);
+        state.is_awaited = true;
         Poll::Pending
     }
 }

@@ -9,6 +9,7 @@ mod log;
 mod native;
 mod outlet;
 mod passthrough;
+mod seldom;
 
 pub use channel::{Receiver, Sender, Watch, channel};
 pub use hub::{Hub, HubFull, NativeStream, Owner, Reader, ResumeError};
@@ -16,3 +17,4 @@ pub use log::{Log, LogLimits};
 pub use native::{NativeWriter, ToolCallOverflow};
 pub use outlet::{Conclusion, Gone, Lifeline, Outlet};
 pub use passthrough::PassthroughWriter;
+pub use seldom::Seldom;

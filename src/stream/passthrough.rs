@@ -68,7 +68,8 @@ impl PassthroughWriter {
     fn note(&mut self, view: &ChunkView<'_>) {
         if self.head.is_none() && !view.choices().is_empty() {
             let text = |text: &Option<Text<'_>>| text.as_deref().unwrap_or_default().to_owned();
-            self.head = Some((text(&view.id), view.created.unwrap_or(0), text(&view.model)));
+            let head = view.head();
+            self.head = Some((text(&head.id), head.created.unwrap_or(0), text(&head.model)));
         }
         for choice in view.choices() {
             if self.choices.len() < MAX_CHOICES || self.choices.contains_key(&choice.index) {

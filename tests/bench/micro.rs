@@ -5,14 +5,20 @@
     reason = "a benchmark whose step fails has nothing to measure, and must say so"
 )]
 
-use std::{fs, hint::black_box, sync::Arc, time::Duration};
+use std::{
+    fs,
+    hint::black_box,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use serde_json::json;
-use tokio::{runtime, sync::mpsc};
+use tokio::runtime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate::{
     auth::{
@@ -22,7 +28,7 @@ use tollgate::{
     config::{AuthConfig, CapabilitiesConfig, ClaimDefaults, ClaimsConfig, IssuerConfig},
     domain::{Caller, Frame, MicroUsd, ModelCall, TrustLevel, Usage},
     provider::{ChunkView, sse::Decoder},
-    stream::{Outlet, PassthroughWriter},
+    stream::{Outlet, PassthroughWriter, Receiver, channel},
 };
 
 /// One native frame written as an SSE event into a buffer that has room for it.
@@ -154,12 +160,12 @@ fn chunks(count: usize) -> Bytes {
 struct Forwarding {
     decoder: Decoder,
     outlet: Outlet,
-    client: mpsc::Receiver<Bytes>,
+    client: Receiver,
 }
 
 impl Forwarding {
     fn new(include_usage: bool) -> Self {
-        let (sender, client) = mpsc::channel(8);
+        let (sender, client) = channel(1 << 20);
         let outlet = Outlet::Passthrough(PassthroughWriter::new(sender, include_usage));
         Self { decoder: Decoder::new(1 << 20), outlet, client }
     }
@@ -173,7 +179,9 @@ impl Forwarding {
         }
         let flushed = self.outlet.flush().now_or_never();
         flushed.expect("there is room").expect("the client is there");
-        self.client.try_recv().expect("a batch is one piece")
+        let context = Context::from_waker(Waker::noop());
+        let Poll::Ready(piece) = self.client.poll_receive(&context) else { unreachable!() };
+        piece.expect("a batch is one piece")
     }
 }
 

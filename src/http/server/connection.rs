@@ -32,6 +32,7 @@ use super::{
     watch::{Activity, CountedBody, Verdict, watch},
     watched_io::WatchedIo,
 };
+use crate::stream::Seldom;
 
 /// An HTTP/2 request's whole head; beyond it 431.
 const HEAD_LIMIT_BYTES: u32 = 65_536;
@@ -179,7 +180,7 @@ impl Conversations {
         let Talk { peer, activity, .. } = talk;
         let verdict = tokio::select! {
             verdict = watch(connection.as_mut(), activity) => verdict,
-            () = self.stop.cancelled() => Verdict::Stop,
+            () = Seldom::new(self.stop.cancelled()) => Verdict::Stop,
         };
         match verdict {
             Verdict::Ended(Ok(())) => return,

@@ -49,8 +49,8 @@ pub struct Bounds {
     pub trusted_proxies: Vec<IpNet>,
     /// For a TLS handshake, for a connection's first request, and for each request's head.
     pub header_timeout: Duration,
-    /// Without a request for this long, or with answers that are not read for this long, a
-    /// connection is closed.
+    /// Without a request for this long a connection is closed, and with answers of which nothing
+    /// is read for this long to twice as long.
     pub idle_timeout: Duration,
     /// From `stop` on, for requests in flight to end.
     pub drain: Duration,

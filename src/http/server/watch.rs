@@ -6,7 +6,7 @@
 
 use std::{
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -20,6 +20,8 @@ use bytes::Bytes;
 use http::Version;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::stream::Seldom;
 
 /// How often a connection that is to end is looked at.
 const QUIET_INTERVAL: Duration = Duration::from_millis(250);
@@ -53,8 +55,8 @@ pub(super) struct Activity {
     /// Answers of which a piece was handed over and the next not asked for: it waits for the
     /// client.
     handed: AtomicUsize,
-    /// When the last piece was.
-    handed_at_ms: AtomicU64,
+    /// How many pieces were, in all answers: the clock is not asked at each.
+    pieces: AtomicU64,
     idle_since_ms: AtomicU64,
     head_since_ms: AtomicU64,
 }
@@ -69,7 +71,7 @@ impl Activity {
             is_h2: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             handed: AtomicUsize::new(0),
-            handed_at_ms: AtomicU64::new(0),
+            pieces: AtomicU64::new(0),
             idle_since_ms: AtomicU64::new(0),
             head_since_ms: AtomicU64::new(NONE),
         }
@@ -94,19 +96,14 @@ impl Activity {
         Call { activity: Arc::clone(self), handed: false }
     }
 
-    /// What happens when, unless something else does; `None` while a request is in flight that
-    /// the client does not keep waiting. (In HTTP/2 one answer that stands still is no reason to
-    /// cut the others.)
+    /// What happens when, unless something else does; `None` while a request is in flight.
     fn due(&self) -> Option<(Instant, Verdict)> {
         if !self.called.load(Ordering::Relaxed) {
             return Some((self.opened + self.header_timeout, Verdict::Late));
         }
         let at = |ms| self.opened + Duration::from_millis(ms);
-        let in_flight = self.in_flight.load(Ordering::Acquire);
-        if in_flight > 0 {
-            let handed_at = at(self.handed_at_ms.load(Ordering::Acquire));
-            return (self.handed.load(Ordering::Acquire) >= in_flight)
-                .then_some((handed_at + self.idle_timeout, Verdict::Stalled));
+        if self.in_flight.load(Ordering::Acquire) > 0 {
+            return None;
         }
         Some(match self.head_since_ms.load(Ordering::Relaxed) {
             NONE => {
@@ -115,6 +112,14 @@ impl Activity {
             }
             head => (at(head) + self.header_timeout, Verdict::Late),
         })
+    }
+
+    /// How many pieces the client was handed, if all that is in flight waits for it to take one.
+    /// (In HTTP/2 one answer that stands still is no reason to cut the others.)
+    fn stuck(&self) -> Option<u64> {
+        let in_flight = self.in_flight.load(Ordering::Acquire);
+        let is_stuck = in_flight > 0 && self.handed.load(Ordering::Acquire) >= in_flight;
+        is_stuck.then(|| self.pieces.load(Ordering::Relaxed))
     }
 
     /// Waits until no request has been in flight for a moment: what hyper has left to write then
@@ -143,7 +148,7 @@ pub(super) struct Call {
 impl Call {
     fn set_handed(&mut self, handed: bool) {
         if handed {
-            self.activity.handed_at_ms.store(self.activity.now_ms(), Ordering::Release);
+            self.activity.pieces.fetch_add(1, Ordering::Relaxed);
         }
         match (self.handed, handed) {
             (false, true) => _ = self.activity.handed.fetch_add(1, Ordering::AcqRel),
@@ -167,7 +172,10 @@ pub(super) async fn watch<C>(mut connection: Pin<&mut C>, activity: &Activity) -
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let mut timer = pin!(sleep_until(activity.opened + activity.header_timeout));
+    // Never further ahead than the idle timeout, or it would ring too late for a stuck answer.
+    let first = activity.header_timeout.min(activity.idle_timeout);
+    let mut timer = Seldom::new(sleep_until(activity.opened + first));
+    let mut was_stuck = None;
     poll_fn(|context| {
         if let Poll::Ready(end) = connection.as_mut().poll(context) {
             return Poll::Ready(Verdict::Ended(end));
@@ -176,15 +184,22 @@ where
         if let Some((at, _)) = activity.due()
             && at < timer.deadline()
         {
-            timer.as_mut().reset(at);
+            timer.reset(at);
         }
-        while timer.as_mut().poll(context).is_ready() {
+        while Pin::new(&mut timer).poll(context).is_ready() {
             let now = Instant::now();
             match activity.due() {
                 Some((at, verdict)) if at <= now => return Poll::Ready(verdict),
-                Some((at, _)) => timer.as_mut().reset(at),
-                // If it ended right now, this is when the connection would be idle for too long.
-                None => timer.as_mut().reset(now + activity.idle_timeout),
+                Some((at, _)) => timer.reset(at.min(now + activity.idle_timeout)),
+                None => {
+                    let stuck = activity.stuck();
+                    if stuck.is_some() && stuck == was_stuck {
+                        return Poll::Ready(Verdict::Stalled);
+                    }
+                    was_stuck = stuck;
+                    // If it ended right now, this is when the connection would be idle for too long.
+                    timer.reset(now + activity.idle_timeout);
+                }
             }
         }
         Poll::Pending

@@ -3,7 +3,7 @@
 mod events;
 mod key;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -138,10 +138,12 @@ impl OpenAi {
             return Err(self.invalid("a stream was asked for, and the answer is none"));
         }
         let mut rest = HttpEvents::new(self, response);
-        match rest.next().await? {
-            Some(first) => Ok(Begun::Stream(Opened { first, rest: Box::new(rest) })),
-            None => Err(self.invalid("the stream ended before its first event")),
+        let mut first = Vec::with_capacity(4);
+        poll_fn(|context| rest.poll_events(context, &mut first)).await?;
+        if first.is_empty() {
+            return Err(self.invalid("the stream ended before its first event"));
         }
+        Ok(Begun::Stream(Opened { first, rest: Box::new(rest) }))
     }
 
     async fn next_piece(&self, response: &mut Response) -> Result<Option<Bytes>, ProviderError> {

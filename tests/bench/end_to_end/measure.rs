@@ -41,7 +41,7 @@ impl Size {
         rounds: 5,
         requests: 20_000,
         bursts: 2_000,
-        paced_rounds: 3,
+        paced_rounds: 5,
         paced_ms: 8_000,
         open_rounds: 3,
         open_s: 5,
