@@ -190,16 +190,16 @@ impl Telling {
     ) -> Result<Ending, Ending> {
         // Boxed, as a stream is open for long after this and has no use for its room.
         let span = self.span.clone();
-        match Box::pin(self.send(open, authorized)).instrument(span).await? {
-            Reply::Complete(complete) => Ok(self.keep(open, complete)),
-            Reply::Stream(opened) => {
-                if let Some(outlet) = &self.outlet {
-                    outlet.begin();
-                }
-                self.send_head(Head::Stream);
-                self.pump(open, opened).await
-            }
+        let opened = match Box::pin(self.send(open, authorized)).instrument(span).await {
+            Ok(Reply::Stream(opened)) => opened,
+            Ok(Reply::Complete(complete)) => return Ok(self.keep(open, complete)),
+            Err(ending) => return Err(ending),
+        };
+        if let Some(outlet) = &self.outlet {
+            outlet.begin();
         }
+        self.send_head(Head::Stream);
+        self.pump(open, opened).await
     }
 
     /// From the call to the beginning of its answer. What was asked is gone after that: its bytes

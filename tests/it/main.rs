@@ -9,6 +9,7 @@
 
 mod audit;
 mod auth;
+mod channel;
 mod cli;
 mod config;
 mod contract;

@@ -82,20 +82,15 @@ impl Conversations {
 
     /// Serves a connection to its end. What is rare is boxed: a connection's task takes as much
     /// room as the largest of what it may become.
-    pub(super) async fn hold(&self, stream: TcpStream, peer: SocketAddr) {
+    pub(super) async fn hold(&self, mut stream: TcpStream, peer: SocketAddr) {
         // Without it a stream's small frames wait for the peer's acknowledgements: 44 ms each.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "the connection was gone before it began");
             return;
         }
         if let Some(tls) = &self.tls {
-            Box::pin(self.hold_tls(tls, stream, peer)).await;
-        } else {
-            self.hold_clear(stream, peer).await;
+            return Box::pin(self.hold_tls(tls, stream, peer)).await;
         }
-    }
-
-    async fn hold_clear(&self, mut stream: TcpStream, peer: SocketAddr) {
         let talk = Talk::new(&self.bounds, Scheme::HTTP, peer);
         let told = tokio::select! {
             () = self.stop.cancelled() => return,

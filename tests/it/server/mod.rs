@@ -3,6 +3,7 @@
 mod address;
 mod stall;
 mod tls;
+mod version;
 
 use std::{
     net::SocketAddr,
@@ -204,29 +205,6 @@ async fn a_connection_that_says_nothing_is_cut() {
 }
 
 #[tokio::test]
-async fn half_an_http2_preface_is_cut() {
-    let server = start(Bounds { header_timeout: SHORT, ..bounds() }).await;
-    let mut client = server.connect().await;
-
-    client.write_all(b"PRI * HT").await.unwrap();
-
-    assert_eq!(read_to_end(&mut client).await, "");
-}
-
-#[tokio::test]
-async fn http2_without_a_request_is_cut() {
-    let server = start(Bounds { header_timeout: SHORT, ..bounds() }).await;
-    let mut client = server.connect().await;
-
-    // The preface and an empty SETTINGS frame (RFC 9113 §3.4).
-    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    let mut bytes = Vec::new();
-
-    let end = timeout(PATIENCE, client.read_to_end(&mut bytes)).await;
-    assert!(end.is_ok(), "it is still open");
-}
-
-#[tokio::test]
 async fn an_idle_connection_outlives_the_header_timeout_and_is_closed_after_its_own() {
     let server = start(Bounds { header_timeout: SHORT, idle_timeout: SHORT * 4, ..bounds() }).await;
     let mut client = server.connect().await;
@@ -315,19 +293,6 @@ async fn more_headers_than_a_hundred_are_431() {
 
     let answer = read_until(&mut client, "\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-}
-
-#[tokio::test]
-async fn http2_is_spoken_with_prior_knowledge() {
-    let server = start(bounds()).await;
-    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
-    let body = vec![b'x'; 3_000_000];
-
-    let url = format!("http://{}/echo", server.address);
-    let answer = client.post(url).body(body.clone()).send().await.unwrap();
-
-    assert_eq!(answer.version(), http::Version::HTTP_2);
-    assert_eq!(answer.bytes().await.unwrap(), body, "larger than every window and buffer");
 }
 
 #[tokio::test]
