@@ -7,6 +7,7 @@
 mod bucket;
 mod ledger;
 mod memory;
+mod notice;
 mod reservation;
 
 use std::{collections::HashMap, sync::Arc};
@@ -14,6 +15,11 @@ use std::{collections::HashMap, sync::Arc};
 pub use bucket::{Bucket, BucketKey, Limit, Standing};
 pub use ledger::{Grant, Ledger, LedgerError, Refusal};
 pub use memory::MemoryLedger;
+pub use notice::{
+    BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
+    TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
+    check_notifier, start_notifier, verify,
+};
 pub use reservation::{Reservation, ReservationMeter};
 
 use crate::{

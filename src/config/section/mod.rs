@@ -17,7 +17,7 @@ pub use audit::{AuditConfig, AuditContent, AuditStore, Durability};
 pub use auth::{
     AuthConfig, CapabilitiesConfig, ClaimDefaults, ClaimsConfig, DenyConfig, IssuerConfig,
 };
-pub use budget::{BudgetConfig, LedgerKind, OnStoreFailure};
+pub use budget::{BudgetConfig, LedgerKind, OnStoreFailure, decode_notify_secret};
 pub use catalog::{
     LimitConfig, ModelConfig, PriceConfig, ProviderConfig, ProviderKind, RouteConfig, TierConfig,
     ToolConfig,
