@@ -8,6 +8,7 @@ mod forecast;
 mod ledger;
 mod limits;
 mod memory;
+mod notice;
 mod report;
 mod reservation;
 mod state;
@@ -20,6 +21,11 @@ pub use forecast::{Forecast, ModelBounds};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
+pub use notice::{
+    BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
+    TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
+    check_notifier, start_notifier, verify,
+};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
 pub use window::Window;
