@@ -155,6 +155,7 @@ impl App {
         let gateway = Arc::new(gateway(config, snapshot, audit, notifier));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
+        background.spawn(gateway.budgets.clone().keep_alive(stop_background.clone()));
 
         let readiness = Readiness::default();
         let state = AppState::new(
