@@ -39,11 +39,16 @@ use crate::domain::CallId;
 /// Three in a [`RESERVATION_TTL`]: two may fail.
 const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 
+/// Agents whose buckets are remembered.
+const MET_AGENTS: usize = 4_096;
+
 /// Reserves from a ledger and keeps what is open alive.
 #[derive(Clone)]
 pub struct Budgets {
     ledger: Arc<dyn Ledger>,
     open: Arc<OpenReservations>,
+    /// By agent, or subject: the buckets that its last call met. For operators who ask.
+    met: Arc<quick_cache::sync::Cache<String, Arc<[Arc<Bucket>]>>>,
 }
 
 impl std::fmt::Debug for Budgets {
@@ -55,7 +60,8 @@ impl std::fmt::Debug for Budgets {
 impl Budgets {
     #[must_use]
     pub fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger, open: Arc::default() }
+        let met = Arc::new(quick_cache::sync::Cache::new(MET_AGENTS));
+        Self { ledger, open: Arc::default(), met }
     }
 
     /// Takes every charge from its bucket, or nothing.
@@ -80,6 +86,24 @@ impl Budgets {
             }
         });
         receiver.await.unwrap_or_else(|_| Err(LedgerError("it was given up".to_owned()).into()))
+    }
+
+    /// Remembers which buckets an agent's calls meet.
+    pub fn note(&self, agent: &str, charges: &[Charge]) {
+        let same = |known: &Arc<[Arc<Bucket>]>| {
+            known.len() == charges.len()
+                && known.iter().zip(charges).all(|(known, it)| known.key() == it.bucket.key())
+        };
+        if !self.met.get(agent).is_some_and(|known| same(&known)) {
+            let buckets = charges.iter().map(|charge| Arc::clone(&charge.bucket)).collect();
+            self.met.insert(agent.to_owned(), buckets);
+        }
+    }
+
+    /// The buckets that the last call of an agent or subject met here.
+    #[must_use]
+    pub fn met_by(&self, agent: &str) -> Vec<Arc<Bucket>> {
+        self.met.get(agent).map(|known| known.to_vec()).unwrap_or_default()
     }
 
     /// How buckets stand, in their order.

@@ -35,6 +35,8 @@ pub(super) async fn reserve(
     open: &mut OpenCall,
     charges: Vec<Charge>,
 ) -> (Report, Result<(), Ending>) {
+    let caller = &open.context.caller;
+    gateway.budgets.note(caller.agent.as_ref().unwrap_or(&caller.subject), &charges);
     match gateway.budgets.reserve(open.id, charges.clone()).await {
         Ok(reservation) => {
             let report = reservation.report();
