@@ -7,6 +7,7 @@
 mod bucket;
 mod ledger;
 mod memory;
+mod queue;
 mod reservation;
 
 use std::{collections::HashMap, sync::Arc};
@@ -14,6 +15,7 @@ use std::{collections::HashMap, sync::Arc};
 pub use bucket::{Bucket, BucketKey, Limit, Standing};
 pub use ledger::{Grant, Ledger, LedgerError, Refusal};
 pub use memory::MemoryLedger;
+pub use queue::{Claim, Entered, FairQueues, QUEUE_RETRY, QueueBounds, Refused, RefusedReason};
 pub use reservation::{Reservation, ReservationMeter};
 
 use crate::{
