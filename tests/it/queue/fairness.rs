@@ -86,6 +86,8 @@ async fn throughput(
         }
     }
     tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let remembered = format!("{:?}", desk.queues).matches("Line {").count();
+    assert!(remembered <= 100, "{remembered} callers are remembered");
     agents.shutdown().await;
     assert_eq!((desk.queues.waiting(), desk.queues.queues()), (0, 0), "nothing is left behind");
     counts
@@ -189,4 +191,31 @@ async fn callers_that_come_once_do_not_keep_out_who_comes_again() {
         // A round is no more than the twenty that wait, and the two that run.
         assert!(shares[1] >= shares[0] / 24.0, "{service:?}: {shares:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_that_a_caller_did_not_want_are_not_saved_up() {
+    let desk = Arc::new(Desk::new(0, 1_000, LONG));
+    let mut busy = Vec::new();
+    let long = start(&desk, "seldom", 1).await;
+    for _ in 0..200 {
+        busy.push(start(&desk, "busy", 1).await);
+    }
+    // The one's call runs for long, while the other has a hundred.
+    for _ in 0..100 {
+        desk.free("busy");
+        settle().await;
+    }
+    assert!(long.is_finished());
+    let mut seldom = Vec::new();
+    for _ in 0..50 {
+        seldom.push(start(&desk, "seldom", 1).await);
+    }
+    for _ in 0..20 {
+        desk.free("busy");
+        settle().await;
+    }
+    let entered = seldom.iter().filter(|call| call.is_finished()).count();
+    assert!((9..=11).contains(&entered), "{entered} of 20");
+    seldom.iter().chain(&busy).for_each(JoinHandle::abort);
 }

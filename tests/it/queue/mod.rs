@@ -19,7 +19,7 @@ use tollgate::budget::{
 const LONG: Duration = Duration::from_hours(1);
 
 /// Why an attempt failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Failure {
     Full,
     Broken,
@@ -234,7 +234,7 @@ async fn a_wait_is_bounded_in_time() {
     assert_eq!((first.reason, first.waited), (RefusedReason::TimedOut, since.elapsed()));
     assert_eq!(first.into_error(|| Failure::Broken), Failure::Full, "its own");
     let second = second.await.expect("a task").expect_err("no slot");
-    assert_eq!((second.reason, second.error), (RefusedReason::TimedOut, None), "had no turn");
+    assert_eq!((second.reason, &second.error), (RefusedReason::TimedOut, &None), "had no turn");
     assert_eq!(second.into_error(|| Failure::Full), Failure::Full);
     assert_eq!(desk.queues.queues(), 0);
     let endless = Arc::new(Desk::new(0, 10, Duration::MAX));
