@@ -9,6 +9,7 @@ mod ledger;
 mod limits;
 mod memory;
 mod notice;
+mod queue;
 mod report;
 mod reservation;
 mod state;
@@ -30,6 +31,7 @@ pub use notice::{
     TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
     check_notifier, start_notifier, verify,
 };
+pub use queue::{Claim, Entered, FairQueues, QUEUE_RETRY, QueueBounds, Refused, RefusedReason};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
 pub use window::Window;

@@ -17,6 +17,7 @@ mod gateway;
 mod hub;
 mod ledger;
 mod notify;
+mod queue;
 mod server;
 mod sse;
 mod support;
