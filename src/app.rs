@@ -9,7 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
-    budget::{Budgets, MemoryLedger},
+    budget::{Budgets, Estimator, MemoryLedger, TokenMeter},
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
@@ -256,6 +256,7 @@ impl Reloader {
     pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
         let snapshot = Snapshot::new(config, &Vocabulary::new(&config.capabilities.vocabulary))?;
         self.gateway.snapshot.store(Arc::new(snapshot));
+        self.gateway.meter.estimator.retain(model_names(config));
         self.authenticator.set_deny_list(&config.auth.deny);
         let request_id = RequestId::generate();
         let mut entry = Entry::new(EntryKind::Reload, "reload", request_id.as_str());
@@ -271,12 +272,17 @@ fn gateway(config: &Config, snapshot: Snapshot, audit: Audit) -> Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
         budgets: Budgets::new(Arc::new(MemoryLedger::new())),
+        meter: TokenMeter::new(Estimator::new(model_names(config))),
         hub: Arc::new(Hub::new(&config.stream)),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),
         request_timeout: Duration::from_secs(config.server.request_timeout_s),
         orphan_timeout: Duration::from_secs(config.stream.orphan_timeout_s),
     }
+}
+
+fn model_names(config: &Config) -> impl Iterator<Item = &str> {
+    config.models.iter().map(|model| &*model.name)
 }
 
 fn settings(config: &Config) -> Settings {

@@ -5,16 +5,22 @@
 //! further buckets of the same reservation.
 
 mod bucket;
+mod estimate;
 mod ledger;
 mod memory;
+mod meter;
 mod reservation;
+mod tokenizer;
 
 use std::{collections::HashMap, sync::Arc};
 
 pub use bucket::{Bucket, BucketKey, Limit, Standing};
+pub use estimate::Estimator;
 pub use ledger::{Grant, Ledger, LedgerError, Refusal};
 pub use memory::MemoryLedger;
+pub use meter::{Metered, TokenMeter, Unmetered, Written};
 pub use reservation::{Reservation, ReservationMeter};
+pub use tokenizer::{MAX_COUNTED_BYTES, TokenCounter};
 
 use crate::{
     config::TierConfig,

@@ -27,7 +27,7 @@ pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
-    budget::{Budgets, Standing, TierTable},
+    budget::{Budgets, Standing, TierTable, TokenMeter},
     config::Config,
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
@@ -100,6 +100,7 @@ pub struct Gateway {
     pub snapshot: ArcSwap<Snapshot>,
     pub audit: Audit,
     pub budgets: Budgets,
+    pub meter: TokenMeter,
     pub hub: Arc<Hub>,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,
