@@ -31,6 +31,7 @@ async fn call(app: &TestApp, stream: bool) -> RawConnection {
 /// Hangs up once `seen` has come (and the provider was asked), and looks at what follows.
 async fn hang_up(script: Script, stream: bool, seen: &[u8]) -> tollgate::audit::StoredEntry {
     let app = TestApp::start().await;
+    app.count_once().await;
     app.upstream.enqueue(script);
     let mut connection = call(&app, stream).await;
     app.upstream.until(|counts| counts.requests == 1).await;
