@@ -66,7 +66,10 @@ impl TokenMeter {
     }
 
     /// Counts what the model wrote; the input, whose text is gone by then, is estimated. Estimates
-    /// both where counting takes longer than [`PATIENCE`] or too many wait for it.
+    /// both where counting takes longer than a quarter of a second or too many wait for it.
+    ///
+    /// Pieces of several choices or tool calls are counted as one text: where they meet, the count
+    /// may be off by a token.
     pub async fn count(&self, model: &str, call: Unmetered) -> (Usage, UsageSource) {
         let Unmetered { sent_bytes, text, written_bytes } = call;
         let counted = self.count_output(model, text, written_bytes).await;

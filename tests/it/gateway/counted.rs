@@ -134,7 +134,7 @@ async fn cut_while_the_queue_is_full() -> Seen {
         let mut count = Box::pin(counter.count(slowest.clone()));
         match poll_fn(|context| Poll::Ready(count.as_mut().poll(context))).await {
             Poll::Pending => waiting.push(count),
-            Poll::Ready(counted) => break assert_eq!(counted, None),
+            Poll::Ready(tokens) => break assert_eq!(tokens, None),
         }
     }
     assert_eq!(counter.refused(), 1);
