@@ -106,7 +106,7 @@ impl Port {
 /// What was left when the gateway had stopped. All zero, or there is a bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leftovers {
-    pub open_reservations: u64,
+    pub open_reservations: usize,
     pub leaked_reservations: u64,
     pub open_calls: usize,
     pub open_connections: usize,

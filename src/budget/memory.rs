@@ -1,35 +1,64 @@
 //! The ledger of a single process.
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Bucket, BucketKey, Grant, Ledger, LedgerError, Limit, Refusal, Standing};
+use super::{
+    Bucket, Charge, Exhausted, Grant, Ledger, LedgerError, Limit, Refusal, Spent, Standing,
+    state::{self, Entry, State as BucketState},
+};
 use crate::domain::CallId;
 
-const MINUTE_MICROS: u64 = 60_000_000;
+/// How long a reservation lives that nobody renews.
+pub const RESERVATION_TTL: Duration = Duration::from_mins(1);
+/// Names in tokens make buckets, so their number has a bound: beyond it nobody new is let in.
+const MAX_BUCKETS: usize = 1 << 20;
+/// After so many reservations, buckets that say nothing any more are let go.
+const SWEEP_EVERY: u64 = 4_096;
 
 /// Buckets in this process's memory: for one instance, and for trying things out.
 ///
-/// The keys are tiers × models of the configuration, so their number is bounded by it. Time is
-/// the process's monotonic clock (tokio's, so that tests can pause it).
+/// Time is the wall clock as it was at the start, plus the process's monotonic clock: it never
+/// steps.
 #[derive(Debug)]
 pub struct MemoryLedger {
-    epoch: Instant,
-    state: Mutex<State>,
+    clock: Clock,
+    state: Mutex<Store>,
+}
+
+#[derive(Debug)]
+enum Clock {
+    Process {
+        started: Instant,
+        started_micros: u64,
+    },
+    /// Microseconds since 1970, as somebody else says.
+    Given(Arc<AtomicU64>),
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// GCRA's theoretical arrival time for each requests bucket, in microseconds since `epoch`.
-    arrivals: HashMap<BucketKey, u64>,
-    slots_taken: HashMap<BucketKey, u32>,
-    /// The slots that each running call holds; with none, it has a reservation all the same.
-    held: HashMap<CallId, Vec<BucketKey>>,
+struct Store {
+    buckets: HashMap<String, BucketState>,
+    reservations: HashMap<CallId, Held>,
+    expiries: BTreeSet<(u64, CallId)>,
+    reserved: u64,
+}
+
+/// A reservation that is open.
+#[derive(Debug)]
+struct Held {
+    expires_micros: u64,
+    has_left: bool,
+    entries: Vec<(Arc<Bucket>, Entry)>,
 }
 
 impl Default for MemoryLedger {
@@ -41,97 +70,166 @@ impl Default for MemoryLedger {
 impl MemoryLedger {
     #[must_use]
     pub fn new() -> Self {
-        Self { epoch: Instant::now(), state: Mutex::default() }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_micros = u64::try_from(wall.as_micros()).unwrap_or(0);
+        let clock = Clock::Process { started: Instant::now(), started_micros };
+        Self { clock, state: Mutex::default() }
+    }
+
+    /// One that goes by `clock`, in microseconds since 1970: for tests, which can't wait for a
+    /// month's end.
+    #[must_use]
+    pub fn by(clock: Arc<AtomicU64>) -> Self {
+        Self { clock: Clock::Given(clock), state: Mutex::default() }
     }
 
     fn now_micros(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX)
+        match &self.clock {
+            Clock::Process { started, started_micros } => {
+                let elapsed = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX / 2);
+                started_micros.saturating_add(elapsed)
+            }
+            Clock::Given(clock) => clock.load(Ordering::Relaxed),
+        }
     }
 
-    /// Nothing panics under the lock, so poison is no harm.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The store, without reservations that are past their time. Nothing panics under the lock, so
+    /// poison is no harm.
+    fn store(&self, now: u64) -> MutexGuard<'_, Store> {
+        let mut store = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        store.expire(now);
+        store
     }
 }
 
 #[async_trait]
 impl Ledger for MemoryLedger {
-    async fn reserve(&self, id: CallId, buckets: &[Bucket]) -> Result<Grant, Refusal> {
+    async fn reserve(&self, id: CallId, charges: &[Charge]) -> Result<Grant, Refusal> {
         let now = self.now_micros();
-        let mut state = self.state();
-        if state.held.contains_key(&id) {
+        let mut store = self.store(now);
+        if store.reservations.contains_key(&id) {
             return Err(LedgerError(format!("{id} has a reservation already")).into());
         }
-        let requests = buckets.iter().find_map(|bucket| state.standing(bucket, now));
-        for bucket in buckets {
-            if let Err(retry_after_micros) = state.check(bucket, now) {
-                let bucket = bucket.key.clone();
-                return Err(Refusal::Exhausted { bucket, retry_after_micros, requests });
-            }
-        }
-        state.held.insert(id, Vec::new());
-        for bucket in buckets {
-            state.take(id, bucket, now);
-        }
-        Ok(Grant { requests: buckets.iter().find_map(|bucket| state.standing(bucket, now)) })
+        store.check(charges, now)?;
+        store.take(id, charges, now)?;
+        Ok(Grant { standings: store.standings(charges.iter().map(|it| &*it.bucket), now) })
     }
 
-    async fn settle(&self, id: CallId) -> Result<(), LedgerError> {
-        let mut state = self.state();
-        for key in state.held.remove(&id).unwrap_or_default() {
-            if let Some(taken) = state.slots_taken.get_mut(&key) {
-                *taken = taken.saturating_sub(1);
-            }
+    async fn depart(&self, id: CallId) -> Result<(), LedgerError> {
+        let mut store = self.store(self.now_micros());
+        let held = store.reservations.get_mut(&id);
+        let held = held.ok_or_else(|| LedgerError(format!("{id} has no reservation")))?;
+        held.has_left = true;
+        Ok(())
+    }
+
+    async fn settle(&self, id: CallId, spent: Spent) -> Result<(), LedgerError> {
+        let now = self.now_micros();
+        self.store(now).settle(id, spent, now);
+        Ok(())
+    }
+
+    async fn renew(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        let now = self.now_micros();
+        let mut store = self.store(now);
+        for id in ids {
+            store.renew(*id, now);
         }
         Ok(())
     }
+
+    async fn standings(&self, buckets: &[&Bucket]) -> Result<Vec<Standing>, LedgerError> {
+        let now = self.now_micros();
+        Ok(self.store(now).standings(buckets.iter().copied(), now))
+    }
 }
 
-impl State {
-    /// Has the bucket room for one more? If not: how long until it has, where that is known.
-    fn check(&self, bucket: &Bucket, now: u64) -> Result<(), Option<u64>> {
-        match bucket.limit {
-            Limit::RequestsPerMinute(limit) => {
-                let arrival = self.arrivals.get(&bucket.key).copied().unwrap_or(0).max(now);
-                let full = now + burst_micros(limit);
-                let next = arrival + interval_micros(limit);
-                if next > full { Err(Some(next - full)) } else { Ok(()) }
+fn expiry(now: u64) -> u64 {
+    now + u64::try_from(RESERVATION_TTL.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+impl Store {
+    fn state(&self, bucket: &Bucket) -> BucketState {
+        self.buckets.get(bucket.key()).copied().unwrap_or_default()
+    }
+
+    /// Is there room for every charge?
+    fn check(&self, charges: &[Charge], now: u64) -> Result<(), Refusal> {
+        let short = charges.iter().filter_map(|charge| {
+            let limit = &charge.bucket.limit;
+            let short =
+                state::check(limit, &self.state(&charge.bucket), charge.amount, now).err()?;
+            Some((short, charge))
+        });
+        // Never, then latest; a slot's end is not known, and comes soonest.
+        let Some((short, charge)) = short.max_by_key(|(short, _)| *short) else { return Ok(()) };
+        Err(Refusal::Exhausted(Box::new(Exhausted {
+            charge: charge.clone(),
+            retry_after_micros: short.retry_after_micros(),
+            standings: self.standings(charges.iter().map(|it| &*it.bucket), now),
+        })))
+    }
+
+    fn take(&mut self, id: CallId, charges: &[Charge], now: u64) -> Result<(), LedgerError> {
+        self.reserved += 1;
+        if self.reserved.is_multiple_of(SWEEP_EVERY) {
+            self.buckets.retain(|_, bucket| !bucket.is_idle(now));
+        }
+        if self.buckets.len() + charges.len() > MAX_BUCKETS {
+            return Err(LedgerError(format!("there are {MAX_BUCKETS} buckets already")));
+        }
+        let mut entries = Vec::with_capacity(charges.len());
+        for Charge { bucket, amount } in charges {
+            let mut state = self.state(bucket);
+            let entry = state::take(&bucket.limit, &mut state, *amount, now);
+            match self.buckets.get_mut(bucket.key()) {
+                Some(place) => *place = state,
+                None => _ = self.buckets.insert(bucket.key().to_owned(), state),
             }
-            Limit::Concurrent(limit) => {
-                let taken = self.slots_taken.get(&bucket.key).copied().unwrap_or(0);
-                if taken >= limit { Err(None) } else { Ok(()) }
+            entries.push((Arc::clone(bucket), entry));
+        }
+        let expires_micros = expiry(now);
+        self.expiries.insert((expires_micros, id));
+        self.reservations.insert(id, Held { expires_micros, has_left: false, entries });
+        Ok(())
+    }
+
+    fn settle(&mut self, id: CallId, spent: Spent, now: u64) {
+        let Some(held) = self.reservations.remove(&id) else { return };
+        self.expiries.remove(&(held.expires_micros, id));
+        for (bucket, entry) in held.entries {
+            if let Some(state) = self.buckets.get_mut(bucket.key()) {
+                state::settle(&bucket.limit, state, &entry, spent, now);
             }
         }
     }
 
-    fn take(&mut self, id: CallId, bucket: &Bucket, now: u64) {
-        match bucket.limit {
-            Limit::RequestsPerMinute(limit) => {
-                let arrival = self.arrivals.entry(bucket.key.clone()).or_default();
-                *arrival = (*arrival).max(now) + interval_micros(limit);
-            }
-            Limit::Concurrent(_) => {
-                *self.slots_taken.entry(bucket.key.clone()).or_default() += 1;
-                self.held.entry(id).or_default().push(bucket.key.clone());
-            }
+    fn renew(&mut self, id: CallId, now: u64) {
+        if let Some(held) = self.reservations.get_mut(&id) {
+            self.expiries.remove(&(held.expires_micros, id));
+            held.expires_micros = expiry(now);
+            self.expiries.insert((held.expires_micros, id));
         }
     }
 
-    fn standing(&self, bucket: &Bucket, now: u64) -> Option<Standing> {
-        let Limit::RequestsPerMinute(limit) = bucket.limit else { return None };
-        let arrival = self.arrivals.get(&bucket.key).copied().unwrap_or(0);
-        let reset_micros = arrival.saturating_sub(now);
-        let remaining = burst_micros(limit).saturating_sub(reset_micros) / interval_micros(limit);
-        Some(Standing { limit, remaining, reset_micros })
+    fn expire(&mut self, now: u64) {
+        while let Some(&(expires_micros, id)) = self.expiries.first()
+            && expires_micros <= now
+        {
+            let has_left = self.reservations.get(&id).is_some_and(|held| held.has_left);
+            self.settle(id, if has_left { Spent::Reserved } else { Spent::Nothing }, now);
+        }
+    }
+
+    fn standings<'a>(&self, buckets: impl Iterator<Item = &'a Bucket>, now: u64) -> Vec<Standing> {
+        buckets.map(|it| state::standing(&it.limit, &self.state(it), now)).collect()
     }
 }
 
-/// GCRA's emission interval, rounded up so that the rate is never above the limit.
-fn interval_micros(per_minute: u64) -> u64 {
-    MINUTE_MICROS.div_ceil(per_minute.clamp(1, MINUTE_MICROS))
-}
-
-/// How far ahead of now a bucket may be filled: just `per_minute` requests.
-fn burst_micros(per_minute: u64) -> u64 {
-    interval_micros(per_minute) * per_minute.clamp(1, MINUTE_MICROS)
+impl Limit {
+    /// Is it held only while a call runs?
+    #[must_use]
+    pub const fn is_slots(&self) -> bool {
+        matches!(self, Self::Slots(_))
+    }
 }

@@ -1,23 +1,26 @@
 //! A reservation: something taken that must be settled.
 
 use std::{
+    collections::HashSet,
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{Grant, Ledger};
+use super::{Charge, Grant, Ledger, LedgerError, Report, Spent};
 use crate::domain::CallId;
 
 /// What a call holds of its budgets. Settle it: dropping one unsettled is a bug, which is
 /// counted and logged, and mended where a runtime is there to mend it.
 pub struct Reservation {
     id: CallId,
+    charges: Vec<Charge>,
     grant: Grant,
     ledger: Arc<dyn Ledger>,
-    meter: Arc<ReservationMeter>,
+    open: Arc<OpenReservations>,
+    has_left: bool,
     settled: bool,
 }
 
@@ -27,45 +30,77 @@ impl fmt::Debug for Reservation {
     }
 }
 
-/// Counts reservations.
+/// The reservations of this process that are neither settled nor lost: they are renewed.
 #[derive(Debug, Default)]
-pub struct ReservationMeter {
-    open: AtomicU64,
+pub struct OpenReservations {
+    ids: Mutex<HashSet<CallId>>,
     leaked: AtomicU64,
 }
 
-impl ReservationMeter {
+impl OpenReservations {
+    /// 0 when nothing runs.
     #[must_use]
-    pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
+    pub fn count(&self) -> usize {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     #[must_use]
+    pub fn ids(&self) -> Vec<CallId> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Reservations that were dropped unsettled, ever: a bug where it isn't 0.
+    #[must_use]
     pub fn leaked(&self) -> u64 {
         self.leaked.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, id: CallId) {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    fn remove(&self, id: CallId) {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 }
 
 impl Reservation {
     pub(super) fn new(
         id: CallId,
+        charges: Vec<Charge>,
         grant: Grant,
         ledger: Arc<dyn Ledger>,
-        meter: Arc<ReservationMeter>,
+        open: Arc<OpenReservations>,
     ) -> Self {
-        meter.open.fetch_add(1, Ordering::Relaxed);
-        Self { id, grant, ledger, meter, settled: false }
+        open.add(id);
+        Self { id, charges, grant, ledger, open, has_left: false, settled: false }
+    }
+
+    /// How its buckets stood once it was taken.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report::new(&self.charges, &self.grant.standings)
     }
 
     #[must_use]
-    pub const fn grant(&self) -> &Grant {
-        &self.grant
+    pub const fn has_left(&self) -> bool {
+        self.has_left
     }
 
-    /// Gives back what the call no longer holds.
-    pub async fn settle(mut self) {
+    /// The call is about to leave: whatever becomes of this process, it is charged from now on.
+    ///
+    /// # Errors
+    /// Where the store does not answer: then it must not leave.
+    pub async fn depart(&mut self) -> Result<(), LedgerError> {
+        self.ledger.depart(self.id).await?;
+        self.has_left = true;
+        Ok(())
+    }
+
+    /// Charges what was spent, and gives back the rest.
+    pub async fn settle(mut self, spent: Spent) {
         self.settled = true;
-        if let Err(error) = self.ledger.settle(self.id).await {
+        if let Err(error) = self.ledger.settle(self.id, spent).await {
             tracing::error!(call_id = %self.id, %error, "a reservation was not settled and will expire");
         }
     }
@@ -73,15 +108,16 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.meter.open.fetch_sub(1, Ordering::Relaxed);
+        self.open.remove(self.id);
         if self.settled {
             return;
         }
-        self.meter.leaked.fetch_add(1, Ordering::Relaxed);
+        self.open.leaked.fetch_add(1, Ordering::Relaxed);
         tracing::error!(call_id = %self.id, "a reservation was dropped unsettled: a bug");
         let (ledger, id) = (Arc::clone(&self.ledger), self.id);
+        let spent = if self.has_left { Spent::Reserved } else { Spent::Nothing };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { ledger.settle(id).await });
+            runtime.spawn(async move { ledger.settle(id, spent).await });
         }
     }
 }

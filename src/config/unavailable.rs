@@ -42,23 +42,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
         let message = unavailable("\"anthropic\"", "use \"openai\"");
         found.require(!used, format!("providers[{i}].kind"), message);
     }
-    for (i, model) in config.models.iter().enumerate() {
-        let key = format!("models[{i}].max_output_tokens");
-        refuse_key(model.max_output_tokens.is_some(), &key, found);
-    }
-    for (i, tier) in config.tiers.iter().enumerate() {
-        for (j, limit) in tier.limits.iter().enumerate() {
-            let key = format!("tiers[{i}].limits[{j}].tokens_per_minute");
-            refuse_key(limit.tokens_per_minute.is_some(), &key, found);
-        }
-    }
-    for (i, issuer) in config.auth.issuers.iter().enumerate() {
-        for (j, name) in issuer.defaults.capabilities.iter().enumerate() {
-            let key = format!("auth.issuers[{i}].defaults.capabilities[{j}]");
-            let message = unavailable("a budget given as a capability", "remove it");
-            found.require(!name.starts_with("budget:"), key, message);
-        }
-    }
 }
 
 fn refuse_key(used: bool, key: &str, found: &mut Findings) {

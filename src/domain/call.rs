@@ -31,6 +31,8 @@ pub struct ModelCall {
     pub tools: Vec<String>,
     /// `max_completion_tokens`, else the older `max_tokens`.
     pub max_tokens: Option<u64>,
+    /// `n`: how many answers are asked for.
+    pub choices: u64,
 }
 
 /// Why a body is not a chat request.
@@ -59,6 +61,7 @@ const READ: &[&str] = &[
     "max_tokens",
     "messages",
     "model",
+    "n",
     "stream",
     "stream_options",
     "tools",
@@ -87,6 +90,12 @@ impl BodyError {
 impl ModelCall {
     /// The longest name of a model that is taken.
     pub const MAX_MODEL_LEN: usize = 256;
+
+    /// The bytes of the body.
+    #[must_use]
+    pub fn body_len(&self) -> usize {
+        self.body.len()
+    }
 
     /// Decodes a request's body.
     ///
@@ -137,6 +146,7 @@ impl ModelCall {
             include_usage: usage.included,
             tools,
             max_tokens,
+            choices: optional(get("n"), "n")?.unwrap_or(1).max(1),
             body,
         })
     }

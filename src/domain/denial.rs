@@ -60,6 +60,8 @@ kinds! {
     CapabilityDenied = 403, "capability_denied";
     /// The gateway does not know the token's tier.
     UnknownTier = 403, "unknown_tier";
+    /// A budget in USD applies to the caller, and the model has no price.
+    UnpricedModel = 403, "unpriced_model";
     /// There is no such route.
     NotFound = 404, "not_found";
     /// There is no such model; `GET /v1/models` lists yours.
@@ -78,6 +80,8 @@ kinds! {
     RateLimited = 429, "rate_limited";
     /// Too many calls at once: wait for one to end.
     ConcurrencyLimited = 429, "concurrency_limited";
+    /// A budget is spent: wait for `retry-after`, until its window ends.
+    BudgetExhausted = 429, "budget_exhausted";
     /// The call was canceled. Only in a stream's frames and in the audit trail.
     Canceled = 499, "canceled";
     /// A fault of the gateway; `x-request-id` finds it in its log.
@@ -94,6 +98,8 @@ kinds! {
     Overloaded = 503, "overloaded";
     /// The audit trail cannot be written, and nothing leaves unaudited.
     AuditUnavailable = 503, "audit_unavailable";
+    /// The store of the budgets does not answer, and nothing is spent uncounted.
+    BudgetUnavailable = 503, "budget_unavailable";
     /// The keys of the token's issuer cannot be had.
     IssuerUnavailable = 503, "issuer_unavailable";
     /// The gateway is stopping: another instance, or the next, will answer.

@@ -25,6 +25,13 @@ pub struct Price {
 }
 
 impl Price {
+    /// What `usage` costs at most, whatever of it was cached.
+    #[must_use]
+    pub fn dearest(&self, usage: &Usage) -> MicroUsd {
+        let input = self.input.max(self.cached_input);
+        Self { input, cached_input: input, ..*self }.cost(usage)
+    }
+
     /// What `usage` costs, rounded up to a whole micro-dollar.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> MicroUsd {

@@ -1,6 +1,6 @@
 //! A refusal or failure on its way to the client.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use axum::{
     body::Body,
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     auth::AuthError,
-    budget::Standing,
+    budget::{Policy, Report, Standing},
     domain::{Denial, Kind},
     pipeline::Refused,
 };
@@ -102,8 +102,8 @@ pub(super) fn render(error: &ApiError, path: &str, response: &mut Response) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_ms.div_ceil(1_000)));
         headers.insert("retry-after-ms", HeaderValue::from(retry_after_ms));
     }
-    if let Some(standing) = &error.refused().standing {
-        put_standing(headers, standing);
+    if let Some(limits) = &error.refused().limits {
+        put_limits(headers, limits);
     }
     *response.body_mut() = Body::from(body);
 }
@@ -135,12 +135,44 @@ fn problem_body(denial: &Denial) -> String {
     .to_string()
 }
 
-/// `OpenAI`'s headers on how the requests bucket stands.
-pub(super) fn put_standing(headers: &mut HeaderMap, standing: &Standing) {
-    headers.insert("x-ratelimit-limit-requests", HeaderValue::from(standing.limit));
-    headers.insert("x-ratelimit-remaining-requests", HeaderValue::from(standing.remaining));
-    if let Ok(reset) = HeaderValue::try_from(duration(standing.reset_micros)) {
-        headers.insert("x-ratelimit-reset-requests", reset);
+/// How the call's buckets stand: `OpenAI`'s headers, and the IETF's
+/// (draft-ietf-httpapi-ratelimit-headers-10).
+pub(super) fn put_limits(headers: &mut HeaderMap, limits: &Report) {
+    if let Some(requests) = &limits.requests {
+        put_standing(headers, &REQUESTS, requests);
+    }
+    if let Some(tokens) = &limits.tokens {
+        put_standing(headers, &TOKENS, tokens);
+    }
+    if limits.policies.is_empty() {
+        return;
+    }
+    let (mut quotas, mut rests) = (String::new(), String::new());
+    for Policy { name, window_s, standing } in &limits.policies {
+        let comma = if quotas.is_empty() { "" } else { ", " };
+        let reset_s = standing.reset_micros.div_ceil(1_000_000);
+        // Writing into a `String` does not fail.
+        let _ = write!(quotas, "{comma}\"{name}\";q={};w={window_s}", standing.limit);
+        let _ = write!(rests, "{comma}\"{name}\";r={};t={reset_s}", standing.remaining);
+    }
+    for (name, value) in [("ratelimit-policy", quotas), ("ratelimit", rests)] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+const REQUESTS: [&str; 3] =
+    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
+const TOKENS: [&str; 3] =
+    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
+
+fn put_standing(headers: &mut HeaderMap, names: &[&'static str; 3], standing: &Standing) {
+    let [limit, remaining, reset] = *names;
+    headers.insert(limit, HeaderValue::from(standing.limit));
+    headers.insert(remaining, HeaderValue::from(standing.remaining));
+    if let Ok(value) = HeaderValue::try_from(duration(standing.reset_micros)) {
+        headers.insert(reset, value);
     }
 }
 

@@ -53,14 +53,14 @@ pub async fn create_stream(
         let message = "As many streams are open as may be (stream.max_streams); try again.";
         Denial::new(Kind::Overloaded, message).with_retry_after_ms(1_000)
     })?;
-    let (head, standing) = started.head.await.map_err(|_| lost())?;
+    let (head, limits) = started.head.await.map_err(|_| lost())?;
     let mut response = match (head, reader) {
         (Head::Stream, Some(reader)) => frames(reader, &stream, &state),
         (Head::Stream, None) => lost().into_response(),
         (Head::Complete(complete), _) => whole(complete),
         (Head::Refused(refused), _) => ApiError::from(*refused).into_response(),
     };
-    put(&mut response, standing);
+    put(&mut response, limits.as_deref());
     Ok(response)
 }
 

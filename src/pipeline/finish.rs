@@ -3,7 +3,7 @@
 use super::{CallContext, Progress};
 use crate::{
     audit::{Audit, Entry, EntryKind},
-    budget::{Reservation, TokenMeter},
+    budget::{Reservation, Spent, TokenMeter},
     domain::{
         CallId, CancelReason, Denial, FrameError, Kind, MicroUsd, Price, StreamId, Usage,
         UsageSource,
@@ -175,8 +175,17 @@ impl OpenCall {
     /// Gives back what the budgets held. Before the client is told of the end, so that whoever has
     /// seen the end of one call finds its slot free for the next.
     pub(super) async fn settle(&mut self) {
-        if let Some(reservation) = self.reservation.take() {
-            reservation.settle().await;
+        let Some(reservation) = self.reservation.take() else { return };
+        let spent = if reservation.has_left() { self.spent() } else { Spent::Nothing };
+        reservation.settle(spent).await;
+    }
+
+    /// Of a call that has left.
+    fn spent(&self) -> Spent {
+        let usage = self.usage.map(|(usage, _)| usage).unwrap_or_default();
+        Spent::Actual {
+            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+            micro_usd: self.cost(&usage).map_or(0, |cost| cost.0),
         }
     }
 

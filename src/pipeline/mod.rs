@@ -27,7 +27,7 @@ pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
-    budget::{Budgets, Standing, TierTable, TokenMeter},
+    budget::{Budgets, LimitTable, Report, TokenMeter},
     config::Config,
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
@@ -40,7 +40,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Snapshot {
     pub registry: Registry,
-    pub tiers: TierTable,
+    pub limits: LimitTable,
     pub tools: ToolTable,
     pub redactor: Redactor,
 }
@@ -62,7 +62,7 @@ impl Snapshot {
     pub fn new(config: &Config, vocabulary: &Vocabulary) -> Result<Self, SnapshotError> {
         Ok(Self {
             registry: Registry::new(config, vocabulary)?,
-            tiers: TierTable::new(&config.tiers),
+            limits: LimitTable::new(config),
             tools: ToolTable::new(config, vocabulary)?,
             redactor: Redactor::new(&config.redaction)?,
         })
@@ -152,11 +152,12 @@ pub struct Refused {
     pub model: Option<String>,
     /// Is it in the audit trail already, as the end of a call that was begun?
     pub recorded: bool,
-    pub standing: Option<Standing>,
+    /// How the call's buckets stand.
+    pub limits: Option<Box<Report>>,
 }
 
 impl From<Denial> for Refused {
     fn from(denial: Denial) -> Self {
-        Self { denial, required: None, model: None, recorded: false, standing: None }
+        Self { denial, required: None, model: None, recorded: false, limits: None }
     }
 }

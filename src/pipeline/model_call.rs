@@ -13,7 +13,7 @@ use super::{
     Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, stage,
 };
 use crate::{
-    budget::{Bucket, Standing},
+    budget::{Charge, Forecast, ModelBounds, Refusal, Report},
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
     redact::RedactError,
@@ -39,10 +39,10 @@ pub enum Head {
     Refused(Box<Refused>),
 }
 
-/// A call under way: what its head will be, and how its requests bucket stands.
+/// A call under way: what its head will be, and how its buckets stand.
 #[derive(Debug)]
 pub struct Started {
-    pub head: oneshot::Receiver<(Head, Option<Standing>)>,
+    pub head: oneshot::Receiver<(Head, Option<Box<Report>>)>,
 }
 
 /// Everything the task needs that the story must not lose when it is dropped.
@@ -50,8 +50,8 @@ struct Telling {
     gateway: Arc<Gateway>,
     snapshot: Arc<Snapshot>,
     stream: bool,
-    head: Option<oneshot::Sender<(Head, Option<Standing>)>>,
-    standing: Option<Standing>,
+    head: Option<oneshot::Sender<(Head, Option<Box<Report>>)>>,
+    limits: Option<Box<Report>>,
     outlet: Option<Outlet>,
     /// A whole answer, sent once the call is settled.
     answer: Option<Complete>,
@@ -118,7 +118,7 @@ fn spawn(
         snapshot,
         stream,
         head: Some(head),
-        standing: None,
+        limits: None,
         outlet,
         answer: None,
         span: Span::current(),
@@ -160,7 +160,7 @@ impl Telling {
         let answer = self.answer.take().map(Head::Complete).or_else(|| {
             let refused = Refused {
                 recorded: true,
-                standing: self.standing,
+                limits: self.limits.take(),
                 model: open.model().map(str::to_owned),
                 ..ending.denial()?.into()
             };
@@ -210,25 +210,35 @@ impl Telling {
         open: &mut OpenCall,
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Reply, Ending> {
-        let buckets = self.buckets(open, &authorized)?;
+        let charges = self.charges(open, &authorized)?;
         self.write_intent(open).await?;
-        self.reserve(open, &buckets).await?;
+        self.reserve(open, charges).await?;
         let redacted = stage::redact(&self.snapshot, *authorized);
         open.redactions =
             redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
         let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
+        self.depart(open).await?;
         route::send(&redacted, open, self.stream)
             .await
             .map_err(|error| Ending::Failed(error.to_denial()))
     }
 
-    fn buckets(
+    /// What the call may take of every bucket that applies to it.
+    fn charges(
         &self,
         open: &OpenCall,
-        call: &Authorized<ModelCall>,
-    ) -> Result<Vec<Bucket>, Ending> {
-        let buckets = self.snapshot.tiers.buckets(&open.context.caller, &call.model().name);
-        buckets.map_err(Ending::Denied)
+        authorized: &Authorized<ModelCall>,
+    ) -> Result<Vec<Charge>, Ending> {
+        let (call, model) = (authorized.call(), authorized.model());
+        let bounds = ModelBounds {
+            max_output_tokens: model.max_output_tokens,
+            price: model.price,
+            attempts: u64::try_from(model.routes.len()).unwrap_or(u64::MAX),
+        };
+        let input = self.gateway.meter.estimator.input_tokens(&model.name, call.body_len());
+        let forecast = Forecast::new(call, input, &bounds);
+        let charges = self.snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
+        charges.map_err(Ending::Denied)
     }
 
     async fn write_intent(&self, open: &OpenCall) -> Result<(), Ending> {
@@ -239,18 +249,27 @@ impl Telling {
         })
     }
 
-    async fn reserve(&mut self, open: &mut OpenCall, buckets: &[Bucket]) -> Result<(), Ending> {
-        match self.gateway.budgets.reserve(open.id, buckets).await {
+    async fn reserve(&mut self, open: &mut OpenCall, charges: Vec<Charge>) -> Result<(), Ending> {
+        match self.gateway.budgets.reserve(open.id, charges.clone()).await {
             Ok(reservation) => {
-                self.standing = reservation.grant().requests;
+                self.limits = Some(Box::new(reservation.report()));
                 open.reservation = Some(reservation);
                 Ok(())
             }
             Err(refusal) => {
-                self.standing = refusal.standing();
+                self.limits = Some(Box::new(Report::new(&charges, refusal.standings())));
                 Err(Ending::Denied(refusal.to_denial()))
             }
         }
+    }
+
+    /// Marks the call as one that is charged, whatever becomes of it.
+    async fn depart(&self, open: &mut OpenCall) -> Result<(), Ending> {
+        let Some(reservation) = &mut open.reservation else { return Ok(()) };
+        reservation.depart().await.map_err(|error| {
+            self.span.in_scope(|| tracing::error!(%error, "a call was refused"));
+            Ending::Denied(Refusal::from(error).to_denial())
+        })
     }
 
     /// Keeps a whole answer until the call is settled.
@@ -264,7 +283,7 @@ impl Telling {
     fn send_head(&mut self, head: Head) {
         if let Some(sender) = self.head.take() {
             // The handler is gone if the client is; the lifeline says so.
-            let _ = sender.send((head, self.standing));
+            let _ = sender.send((head, self.limits.take()));
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Model {
     /// Any one of these admits; empty admits nobody.
     pub requires: CapabilitySet,
     pub price: Option<Price>,
+    /// The most that it ever answers with.
+    pub max_output_tokens: Option<u64>,
     pub routes: Vec<Route>,
 }
 
@@ -110,6 +112,7 @@ fn resolve(
         name: config.name.clone(),
         requires: requires.collect::<Result<_, _>>()?,
         price: config.price(),
+        max_output_tokens: config.max_output_tokens,
         routes: routes.collect::<Result<_, _>>()?,
     })
 }

@@ -115,12 +115,14 @@ impl ModelConfig {
     }
 }
 
+/// US dollars in millionths, rounded to the nearest.
+#[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "validated to be 0 to 1,000,000; `as` saturates and makes 0 of NaN"
+    reason = "validated to be no less than 0; `as` saturates and makes 0 of NaN"
 )]
-fn micro_usd(usd: f64) -> u64 {
+pub fn micro_usd(usd: f64) -> u64 {
     (usd * 1e6).round() as u64
 }
 
@@ -154,8 +156,20 @@ pub struct ToolConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct TierConfig {
     pub name: String,
+    /// How much of a model's free places its callers get beside those of other tiers.
+    #[serde(default = "weight")]
+    pub weight: u32,
+    /// What all callers of the tier may spend in a UTC day and month.
+    #[serde(default)]
+    pub usd_per_day: Option<f64>,
+    #[serde(default)]
+    pub usd_per_month: Option<f64>,
     #[serde(default)]
     pub limits: Vec<LimitConfig>,
+}
+
+fn weight() -> u32 {
+    1
 }
 
 /// `[[tiers.limits]]`: shared by all callers of the tier, for each model apart.
@@ -165,8 +179,13 @@ pub struct LimitConfig {
     pub model: String,
     #[serde(default)]
     pub requests_per_minute: Option<u64>,
+    /// How many may come at once; without it a minute's.
+    #[serde(default)]
+    pub requests_burst: Option<u64>,
     #[serde(default)]
     pub tokens_per_minute: Option<u64>,
+    #[serde(default)]
+    pub tokens_burst: Option<u64>,
     #[serde(default)]
     pub concurrent: Option<u32>,
 }

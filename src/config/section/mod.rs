@@ -17,10 +17,10 @@ pub use audit::{AuditConfig, AuditContent, AuditStore, Durability};
 pub use auth::{
     AuthConfig, CapabilitiesConfig, ClaimDefaults, ClaimsConfig, DenyConfig, IssuerConfig,
 };
-pub use budget::{BudgetConfig, LedgerKind, OnStoreFailure};
+pub use budget::{BudgetConfig, ClaimBudgetConfig, LedgerKind, OnStoreFailure};
 pub use catalog::{
     LimitConfig, ModelConfig, PriceConfig, ProviderConfig, ProviderKind, RouteConfig, TierConfig,
-    ToolConfig,
+    ToolConfig, micro_usd,
 };
 pub use redaction::{RedactionConfig, RequestRedaction, ResponseRedaction};
 pub use server::{AdmissionConfig, ServerConfig, TlsConfig};

@@ -12,6 +12,8 @@ use crate::{
     domain::Vocabulary,
 };
 
+/// USD in some time; in millionths it stays far below what a `f64` counts one by one.
+const MAX_BUDGET: f64 = 1e9;
 /// USD per million tokens.
 const MAX_PRICE: f64 = 1e6;
 
@@ -146,6 +148,37 @@ fn check_price(price: &PriceConfig, key: &str, found: &mut Findings) {
     }
 }
 
+/// Amounts in USD that may be spent in some time.
+fn check_money(amounts: &[(&str, Option<f64>)], key: &str, found: &mut Findings) {
+    for (name, usd) in amounts {
+        found.require(
+            usd.is_none_or(|usd| (0.0..=MAX_BUDGET).contains(&usd)),
+            format!("{key}.{name}"),
+            "must be from 0 to 1000000000 USD",
+        );
+    }
+}
+
+/// Budgets of mapped claims: each claim must be one that some issuer's tokens bring.
+pub(super) fn check_claims(config: &Config, found: &mut Findings) {
+    for (i, budget) in config.budget.claims.iter().enumerate() {
+        let key = format!("budget.claims[{i}]");
+        let is_mapped =
+            config.auth.issuers.iter().any(|it| it.claims.extra.contains_key(&budget.claim));
+        let message = "is mapped by no issuer; add it to auth.issuers.claims.extra";
+        found.require(is_mapped, format!("{key}.claim"), message);
+        found.require(
+            !budget.value.is_empty(),
+            format!("{key}.value"),
+            "is empty; use \"*\" for all",
+        );
+        let money = [("usd_per_day", budget.usd_per_day), ("usd_per_month", budget.usd_per_month)];
+        check_money(&money, &key, found);
+        let message = "sets no limit; give usd_per_day, usd_per_month or both";
+        found.require(money.iter().any(|(_, usd)| usd.is_some()), key, message);
+    }
+}
+
 pub(super) fn check_tools(config: &Config, found: &mut Findings) {
     let key_of = |i| format!("tools[{i}].name");
     name::check_unique(config.tools.iter().map(|tool| tool.name.as_str()), key_of, found);
@@ -161,6 +194,9 @@ pub(super) fn check_tiers(config: &Config, found: &mut Findings) {
     name::check_unique(config.tiers.iter().map(|tier| tier.name.as_str()), key_of, found);
     for (i, tier) in config.tiers.iter().enumerate() {
         name::PLAIN.check(&tier.name, key_of(i), found);
+        bounds(found, &format!("tiers[{i}]"), &[("weight", tier.weight.into(), 1..=1_000)]);
+        let money = [("usd_per_day", tier.usd_per_day), ("usd_per_month", tier.usd_per_month)];
+        check_money(&money, &format!("tiers[{i}]"), found);
         let key_of = |j| format!("tiers[{i}].limits[{j}].model");
         name::check_unique(tier.limits.iter().map(|limit| limit.model.as_str()), key_of, found);
         for (j, limit) in tier.limits.iter().enumerate() {
@@ -176,8 +212,25 @@ fn check_limit(limit: &LimitConfig, models: &[ModelConfig], key: &str, found: &m
             format!("there is no model {}; name one, or \"*\" for all others", shown(&limit.model));
         found.add(format!("{key}.model"), message);
     }
-    if let Some(requests) = limit.requests_per_minute {
-        bounds(found, key, &[("requests_per_minute", requests, 1..=1_000_000_000)]);
+    // A rate's step is a microsecond, at least.
+    let rates = [
+        ("requests_per_minute", limit.requests_per_minute, 60_000_000),
+        ("requests_burst", limit.requests_burst, 60_000_000),
+        ("tokens_per_minute", limit.tokens_per_minute, 60_000_000),
+        ("tokens_burst", limit.tokens_burst, 1_000_000_000),
+    ];
+    for (name, value, most) in rates {
+        if let Some(value) = value {
+            bounds(found, key, &[(name, value, 1..=most)]);
+        }
+    }
+    let bursts = [
+        ("requests_burst", limit.requests_burst.is_some(), limit.requests_per_minute.is_some()),
+        ("tokens_burst", limit.tokens_burst.is_some(), limit.tokens_per_minute.is_some()),
+    ];
+    for (name, is_there, has_rate) in bursts {
+        let message = "is the burst of a rate that is not there; give the rate, per minute, too";
+        found.require(!is_there || has_rate, format!("{key}.{name}"), message);
     }
     if let Some(concurrent) = limit.concurrent {
         bounds(found, key, &[("concurrent", concurrent.into(), 1..=1_000_000)]);

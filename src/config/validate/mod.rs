@@ -33,6 +33,7 @@ pub(super) fn check(config: &Config, found: &mut Findings) {
     catalog::check_models(config, found);
     catalog::check_tools(config, found);
     catalog::check_tiers(config, found);
+    catalog::check_claims(config, found);
     service::check_audit(&config.audit, found);
     service::check_stream(&config.stream, found);
     service::check_telemetry(&config.telemetry, found);

@@ -8,11 +8,11 @@ use axum::{
 use http::{HeaderValue, StatusCode};
 
 use crate::{
-    budget::Standing,
+    budget::Report,
     domain::Kind,
     http::{
         ApiError, AppState,
-        error::{SOURCE, put_standing},
+        error::{SOURCE, put_limits},
         extract::{Call, ChatBody},
         openapi::{answer, schema::ChatRequest},
         sse::{self, Received},
@@ -41,13 +41,13 @@ pub async fn create_chat_completion(
     let snapshot = state.gateway().snapshot.load_full();
     let authorized = authorize(&snapshot, call.caller(), body).map_err(|refused| *refused)?;
     let (started, receiver) = start_chat(state.gateway(), snapshot, call.context, authorized);
-    let (head, standing) = started.head.await.map_err(|_| lost())?;
+    let (head, limits) = started.head.await.map_err(|_| lost())?;
     let mut response = match head {
         Head::Stream => sse::response(Received(receiver), state.settings().keepalive),
         Head::Complete(complete) => whole(complete),
         Head::Refused(refused) => ApiError::from(*refused).into_response(),
     };
-    put(&mut response, standing);
+    put(&mut response, limits.as_deref());
     Ok(response)
 }
 
@@ -56,9 +56,9 @@ pub(in crate::http) fn lost() -> ApiError {
     ApiError::new(Kind::Internal, "The call was lost; the request id finds it in the log.")
 }
 
-pub(in crate::http) fn put(response: &mut Response, standing: Option<Standing>) {
-    if let Some(standing) = standing {
-        put_standing(response.headers_mut(), &standing);
+pub(in crate::http) fn put(response: &mut Response, limits: Option<&Report>) {
+    if let Some(limits) = limits {
+        put_limits(response.headers_mut(), limits);
     }
 }
 

@@ -13,8 +13,6 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
     let errors = load(DESIGN, &env).expect_err("features are missing");
     let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
     let expected = [
-        "models[0].max_output_tokens",
-        "tiers[0].limits[0].tokens_per_minute",
         "budget.redis_url",
         "budget.notify_url",
         "audit.url",
@@ -33,8 +31,6 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
 #[test]
 fn the_design_s_example_without_what_is_missing_is_right() {
     let refused = [
-        "max_output_tokens",
-        "tokens_per_minute",
         "redis_url",
         "notify_url",
         "url = \"${DATABASE_URL}\"",

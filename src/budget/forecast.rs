@@ -1,0 +1,81 @@
+//! What a call may spend at most, said before it leaves.
+
+use crate::domain::{Denial, Kind, ModelCall, Price, Usage};
+
+/// The output that is reserved where neither the request nor the model bounds it.
+const UNBOUNDED_OUTPUT_TOKENS: u64 = 4_096;
+
+/// A call's tokens and money, before it is sent.
+///
+/// Tokens are an estimate, and what is spent beyond it becomes debt. A request that bounds its
+/// output reserves that bound. One that does not reserves the model's bound, but no more than a
+/// bucket ever holds: else a small bucket would let nobody in who leaves `max_tokens` out. So it
+/// waits until the bucket is full, goes alone, and what it spends beyond the bucket is waited out
+/// by those after it: the overrun is at most one model's bound.
+///
+/// Money is a bound, never an estimate: a byte of the request is at most a token.
+#[derive(Debug, Clone, Copy)]
+pub struct Forecast {
+    input_tokens: u64,
+    output_tokens: u64,
+    /// The request itself bounds its output.
+    is_bounded: bool,
+    /// `None`: the model has no price.
+    worst: Option<u64>,
+    /// Neither the request nor the model bounds the output.
+    is_endless: bool,
+}
+
+/// What the configuration says of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelBounds {
+    pub max_output_tokens: Option<u64>,
+    pub price: Option<Price>,
+    /// Providers that it may be tried with, one after the other.
+    pub attempts: u64,
+}
+
+impl Forecast {
+    /// `input_tokens`: as many as the request is thought to have.
+    #[must_use]
+    pub fn new(call: &ModelCall, input_tokens: u64, model: &ModelBounds) -> Self {
+        let &ModelBounds { max_output_tokens, price, attempts } = model;
+        let bound = [call.max_tokens, max_output_tokens].into_iter().flatten().min();
+        let each = bound.unwrap_or(UNBOUNDED_OUTPUT_TOKENS);
+        let output_tokens = each.saturating_mul(call.choices);
+        let body_bytes = u64::try_from(call.body_len()).unwrap_or(u64::MAX);
+        // Each provider that it is tried with may charge for having read it.
+        let input_bound = body_bytes.saturating_mul(attempts);
+        let usage = Usage { input_tokens: input_bound, output_tokens, ..Usage::default() };
+        Self {
+            input_tokens,
+            output_tokens,
+            is_bounded: call.max_tokens.is_some(),
+            worst: price.map(|price| price.dearest(&usage).0),
+            is_endless: bound.is_none(),
+        }
+    }
+
+    /// What to reserve of a token bucket that holds `most`.
+    pub(super) fn tokens_of(&self, most: u64) -> u64 {
+        let tokens = self.input_tokens.saturating_add(self.output_tokens);
+        if self.is_bounded { tokens } else { tokens.min(most.max(self.input_tokens)) }
+    }
+
+    /// What to reserve of a money bucket, in micro-USD.
+    pub(super) fn micro_usd(&self, model: &str) -> Result<u64, Denial> {
+        let Some(worst) = self.worst else {
+            let message = format!(
+                "A budget in USD applies to the caller, and the model `{model}` has no price; ask an \
+                 operator to give it one, or use another."
+            );
+            return Err(Denial::new(Kind::UnpricedModel, message).with_param("model"));
+        };
+        if self.is_endless {
+            let message = "A budget in USD applies to the caller, and nothing bounds this call's \
+                           cost: send max_tokens.";
+            return Err(Denial::new(Kind::InvalidRequest, message).with_param("max_tokens"));
+        }
+        Ok(worst)
+    }
+}
