@@ -86,7 +86,9 @@ impl TokenMeter {
             return None;
         }
         let tokens = timeout(PATIENCE, self.counter.count(text)).await.ok()??;
-        Some(self.estimator.own_tokens(model, scaled(tokens, part, bytes)))
+        // A byte is at most a token in any vocabulary, however a count was corrected.
+        let most = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Some(self.estimator.own_tokens(model, scaled(tokens, part, bytes)).min(most))
     }
 
     /// Learns from what a provider has counted.

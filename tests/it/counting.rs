@@ -151,6 +151,14 @@ async fn what_was_counted_says_so() {
     assert_eq!(meter.count("m", part).await.0.output_tokens, 36);
 }
 
+#[tokio::test]
+async fn no_correction_makes_more_tokens_than_there_are_bytes() {
+    let meter = meter(TokenCounter::with_tokenizer(8, |text| Some(text.len() as u64)));
+    (0..100).for_each(|_| meter.estimator.observe_counted("m", 100, 300));
+    assert_eq!(meter.estimator.own_tokens("m", 12), 36);
+    assert_eq!(meter.count("m", unmetered("twelve bytes")).await.0.output_tokens, 12);
+}
+
 /// Paused, so that a quarter of a second is over at once.
 #[tokio::test(start_paused = true)]
 async fn a_count_that_takes_too_long_is_not_waited_for() {
