@@ -10,13 +10,18 @@ mod ledger;
 mod limits;
 mod memory;
 mod meter;
+mod notice;
 mod report;
 mod reservation;
 mod state;
 mod tokenizer;
 mod window;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
 pub use estimate::Estimator;
@@ -25,12 +30,20 @@ pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
 pub use meter::{Metered, TokenMeter, Unmetered, Written};
+pub use notice::{
+    BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
+    TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
+    check_notifier, start_notifier, verify,
+};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
 pub use tokenizer::{MAX_COUNTED_BYTES, TokenCounter};
 pub use window::Window;
 
 use crate::domain::CallId;
+
+/// Three in a [`RESERVATION_TTL`]: two may fail.
+const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Reserves from a ledger and keeps what is open alive.
 #[derive(Clone)]
@@ -56,9 +69,23 @@ impl Budgets {
     /// # Errors
     /// 429 with the time until it can pass, or 503 where the ledger does not answer.
     pub async fn reserve(&self, id: CallId, charges: Vec<Charge>) -> Result<Reservation, Refusal> {
-        let grant = self.ledger.reserve(id, &charges).await?;
         let (ledger, open) = (Arc::clone(&self.ledger), Arc::clone(&self.open));
-        Ok(Reservation::new(id, charges, grant, ledger, open))
+        let mut reserving = Box::pin(async move {
+            let grant = ledger.reserve(id, &charges).await?;
+            Ok(Reservation::new(id, charges, grant, ledger, open))
+        });
+        // A store in this process has answered by now.
+        if let Some(reserved) = reserving.as_mut().now_or_never() {
+            return reserved;
+        }
+        // A caller that hangs up now must not leave behind what is about to be granted.
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(Ok(unwanted)) = sender.send(reserving.await) {
+                unwanted.settle(Spent::Nothing).await;
+            }
+        });
+        receiver.await.unwrap_or_else(|_| Err(LedgerError("it was given up".to_owned()).into()))
     }
 
     /// How buckets stand, in their order.
@@ -67,6 +94,16 @@ impl Budgets {
     /// Where the store does not answer.
     pub async fn standings(&self, buckets: &[&Bucket]) -> Result<Vec<Standing>, LedgerError> {
         self.ledger.standings(buckets).await
+    }
+
+    /// Renews what is open until `stop`.
+    pub async fn keep_alive(self, stop: CancellationToken) {
+        let mut beats = tokio::time::interval(RENEW_INTERVAL);
+        while stop.run_until_cancelled(beats.tick()).await.is_some() {
+            if let Err(error) = self.renew().await {
+                tracing::warn!(%error, "reservations could not be renewed; trying again");
+            }
+        }
     }
 
     /// Keeps what is open from expiring. To be called well within [`RESERVATION_TTL`].

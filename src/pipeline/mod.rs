@@ -8,6 +8,7 @@ mod finish;
 mod model_call;
 mod progress;
 mod route;
+mod spend;
 mod stage;
 
 use std::{
@@ -27,7 +28,7 @@ pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
-    budget::{Budgets, LimitTable, Report, TokenMeter},
+    budget::{Budgets, Busts, LimitTable, Notifier, Report, TokenMeter},
     config::Config,
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
@@ -101,6 +102,9 @@ pub struct Gateway {
     pub audit: Audit,
     pub budgets: Budgets,
     pub meter: TokenMeter,
+    /// Tells of a busted budget. Ask `busts` first: once a window is enough.
+    pub notifier: Arc<dyn Notifier>,
+    pub busts: Busts,
     pub hub: Arc<Hub>,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,

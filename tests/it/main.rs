@@ -18,6 +18,7 @@ mod estimate;
 mod gateway;
 mod hub;
 mod ledger;
+mod notify;
 mod server;
 mod sse;
 mod support;

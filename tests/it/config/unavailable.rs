@@ -13,7 +13,6 @@ fn each_is_refused_by_name_with_what_to_do() {
             "\"static-share\"",
             "use \"deny\"",
         ),
-        ("[budget]\nnotify_url = \"https://n\"", "budget.notify_url", "this key", "remove it"),
         ("[audit]\nstore = \"postgres\"", "audit.store", "\"postgres\"", "use \"sqlite\""),
         ("[audit]\nurl = \"u\"", "audit.url", "this key", "remove it"),
         ("[audit]\nspool = \"s\"", "audit.spool", "this key", "remove it"),
