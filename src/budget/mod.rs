@@ -4,15 +4,18 @@
 //! [`Ledger`] keeps them, and takes from all or from none; a [`Reservation`] is what was taken.
 
 mod bucket;
+mod estimate;
 mod forecast;
 mod ledger;
 mod limits;
 mod memory;
+mod meter;
 mod notice;
 mod queue;
 mod report;
 mod reservation;
 mod state;
+mod tokenizer;
 mod window;
 
 use std::{sync::Arc, time::Duration};
@@ -22,10 +25,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
+pub use estimate::Estimator;
 pub use forecast::{Forecast, ModelBounds};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
+pub use meter::{Metered, TokenMeter, Unmetered, Written};
 pub use notice::{
     BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
     TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
@@ -34,6 +39,7 @@ pub use notice::{
 pub use queue::{Claim, Entered, FairQueues, QUEUE_RETRY, QueueBounds, Refused, RefusedReason};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
+pub use tokenizer::{MAX_COUNTED_BYTES, TokenCounter};
 pub use window::Window;
 
 use crate::domain::CallId;

@@ -13,6 +13,8 @@ mod channel;
 mod cli;
 mod config;
 mod contract;
+mod counting;
+mod estimate;
 mod gateway;
 mod hub;
 mod ledger;
