@@ -1,12 +1,18 @@
 //! `[budget]`.
 
-use super::url;
+use super::{bounds, url, wide};
 use crate::config::{BudgetConfig, decode_notify_secret, findings::Findings};
 
 const NOTIFY_URL: &str = "budget.notify_url";
 const NOTIFY_SECRET: &str = "budget.notify_secret";
 
 pub(super) fn check(budget: &BudgetConfig, found: &mut Findings) {
+    let queue = [
+        ("queue_limit", wide(budget.queue_limit), 1..=100_000),
+        // A call that waits longer than any client does holds a place for nobody.
+        ("queue_wait_ms", budget.queue_wait_ms, 0..=600_000),
+    ];
+    bounds(found, "budget", &queue);
     match budget.notify_url.as_deref().map(url::parse) {
         None => {}
         Some(Ok(url)) => found.require(
