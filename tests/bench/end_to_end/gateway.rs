@@ -86,7 +86,7 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// Everything is on; the limits are counted, and far from being reached.
+/// Everything is on, budgets of tokens and money too; they are counted, and far from being reached.
 fn configuration(
     address: SocketAddr,
     admin: SocketAddr,
@@ -126,9 +126,12 @@ idle_timeout_ms = 300_000
 {models}
 [[tiers]]
 name = "{TIER}"
+usd_per_month = 1_000_000
 [[tiers.limits]]
 model = "*"
 requests_per_minute = 10_000_000
+tokens_per_minute = 60_000_000
+tokens_burst = 1_000_000_000
 concurrent = 100_000
 
 [audit]

@@ -49,7 +49,7 @@ fn sign(key: &EncodingKey, caller: usize) -> Outcome<String> {
         "exp": now_s + LIFETIME_S,
         "jti": format!("bench-{caller}"),
         "tier": TIER,
-        "capabilities": [CAPABILITY],
+        "capabilities": [CAPABILITY, "budget:tokens-per-day:1_000_000_000", "budget:usd-per-day:1_000_000"],
         "agent": "bench-agent",
         "trust": "L1",
     });
