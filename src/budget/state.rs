@@ -48,6 +48,12 @@ impl Short {
 }
 
 impl State {
+    /// From its numbers, in the order of its fields: as another store keeps them.
+    pub(super) const fn from_numbers(numbers: [u64; 7]) -> Self {
+        let [arrival, refunded, used, reserved, debt, window, window_end] = numbers;
+        Self { arrival, refunded, used, reserved, debt, window, window_end }
+    }
+
     /// Does it say no more than a new one would?
     pub(super) const fn is_idle(&self, now: u64) -> bool {
         self.arrival <= now && self.reserved == 0 && self.debt == 0 && {

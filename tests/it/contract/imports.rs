@@ -49,7 +49,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("utoipa_axum", &["http"]),
     ("utoipa_swagger_ui", &["http"]),
     ("sqlx", &["storage"]),
-    ("redis", &[]),
+    ("redis", &["budget"]),
     ("reqwest", &["provider", "auth", "tool"]),
     ("jsonwebtoken", &["auth"]),
     ("opentelemetry", &["telemetry"]),
