@@ -9,7 +9,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
-    budget::{Budgets, MemoryLedger},
+    budget::{
+        Budgets, Busts, MemoryLedger, Notifier, NotifierError, check_notifier, start_notifier,
+    },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
@@ -37,6 +39,8 @@ pub enum StartError {
     Auth(#[from] AuthSetupError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Notifier(#[from] NotifierError),
     #[error("server.tls: {0}")]
     Tls(#[from] TlsError),
 }
@@ -50,6 +54,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
     Snapshot::new(config, &vocabulary)?;
     Authenticator::check(&config.auth, &vocabulary)?;
+    check_notifier(&config.budget)?;
     Ok(())
 }
 
@@ -72,7 +77,7 @@ pub struct App {
     connections: Port,
     /// Answers until the end.
     admin: Port,
-    /// What runs beside the calls: key refresh, sweeping, the audit writer.
+    /// What runs beside the calls: key refresh, sweeping, the audit writer, notices.
     background: TaskTracker,
     stop_background: CancellationToken,
 }
@@ -144,8 +149,10 @@ impl App {
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
+        let notifier = start_notifier(&config.budget, &background, &stop_background);
+        let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let audit = Audit::start(Arc::new(sink), &background);
-        let gateway = Arc::new(gateway(config, snapshot, audit));
+        let gateway = Arc::new(gateway(config, snapshot, audit, notifier));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
 
@@ -266,11 +273,18 @@ impl Reloader {
     }
 }
 
-fn gateway(config: &Config, snapshot: Snapshot, audit: Audit) -> Gateway {
+fn gateway(
+    config: &Config,
+    snapshot: Snapshot,
+    audit: Audit,
+    notifier: Arc<dyn Notifier>,
+) -> Gateway {
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
         budgets: Budgets::new(Arc::new(MemoryLedger::new())),
+        notifier,
+        busts: Busts::default(),
         hub: Arc::new(Hub::new(&config.stream)),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),

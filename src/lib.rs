@@ -16,7 +16,7 @@
 //! | [`http`] | the wire: `router` has every route, `layers` what each request passes and why in that order, `openai/` and `streams` the handlers, `error` the one responder, `openapi/` the document, [`http::server`] the accept loop |
 //! | [`pipeline`] | the story of a call, its stages, and its one end |
 //! | [`auth`] | JWTs verified, JWKS kept, claims mapped; tokens minted for development |
-//! | [`budget`] | reserve before, settle after: the ledger and its buckets |
+//! | [`budget`] | reserve before, settle after: the ledger and its buckets; who is told of a bust |
 //! | [`redact`] | secrets taken out of what leaves |
 //! | [`provider`] | what answers: one file a dialect, and the registry of models |
 //! | [`stream`] | frames and chunks on their way to a client: the hub, the replay log, what cuts a stream off |

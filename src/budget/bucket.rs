@@ -175,7 +175,10 @@ impl Bucket {
 fn escape(part: &str, key: &mut String) {
     for c in part.chars() {
         match c {
-            '%' | ':' | '{' | '}' => key.push_str(&format!("%{:02X}", c as u32)),
+            '%' => key.push_str("%25"),
+            ':' => key.push_str("%3A"),
+            '{' => key.push_str("%7B"),
+            '}' => key.push_str("%7D"),
             c => key.push(c),
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -24,13 +27,22 @@ const SWEEP_EVERY: u64 = 4_096;
 
 /// Buckets in this process's memory: for one instance, and for trying things out.
 ///
-/// Time is the wall clock as it was at the start, plus the process's monotonic clock (tokio's, so
-/// that tests can pause it): it never steps.
+/// Time is the wall clock as it was at the start, plus the process's monotonic clock: it never
+/// steps.
 #[derive(Debug)]
 pub struct MemoryLedger {
-    started: Instant,
-    started_micros: u64,
+    clock: Clock,
     state: Mutex<Store>,
+}
+
+#[derive(Debug)]
+enum Clock {
+    Process {
+        started: Instant,
+        started_micros: u64,
+    },
+    /// Microseconds since 1970, as somebody else says.
+    Given(Arc<AtomicU64>),
 }
 
 #[derive(Debug, Default)]
@@ -59,18 +71,26 @@ impl MemoryLedger {
     #[must_use]
     pub fn new() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self::starting_at(u64::try_from(wall.as_micros()).unwrap_or(0))
+        let started_micros = u64::try_from(wall.as_micros()).unwrap_or(0);
+        let clock = Clock::Process { started: Instant::now(), started_micros };
+        Self { clock, state: Mutex::default() }
     }
 
-    /// One whose clock says `micros` since 1970 now.
+    /// One that goes by `clock`, in microseconds since 1970: for tests, which can't wait for a
+    /// month's end.
     #[must_use]
-    pub fn starting_at(micros: u64) -> Self {
-        Self { started: Instant::now(), started_micros: micros, state: Mutex::default() }
+    pub fn by(clock: Arc<AtomicU64>) -> Self {
+        Self { clock: Clock::Given(clock), state: Mutex::default() }
     }
 
     fn now_micros(&self) -> u64 {
-        let elapsed = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX / 2);
-        self.started_micros.saturating_add(elapsed)
+        match &self.clock {
+            Clock::Process { started, started_micros } => {
+                let elapsed = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX / 2);
+                started_micros.saturating_add(elapsed)
+            }
+            Clock::Given(clock) => clock.load(Ordering::Relaxed),
+        }
     }
 
     /// The store, without reservations that are past their time. Nothing panics under the lock, so

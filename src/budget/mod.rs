@@ -8,6 +8,7 @@ mod forecast;
 mod ledger;
 mod limits;
 mod memory;
+mod notice;
 mod redis;
 mod report;
 mod reservation;
@@ -21,7 +22,12 @@ pub use forecast::{Forecast, ModelBounds};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
-pub use redis::{Clock, Failure, LedgerHealth, RedisLedger};
+pub use notice::{
+    BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
+    TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
+    check_notifier, start_notifier, verify,
+};
+pub use redis::{COMMAND_TIMEOUT, Clock, Failure, LedgerHealth, RedisLedger};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
 pub use window::Window;
@@ -65,13 +71,13 @@ impl Budgets {
         self.ledger.standings(buckets).await
     }
 
-    /// Keeps what is open from expiring. To be called well within [`RESERVATION_TTL`].
+    /// Keeps what is open from expiring, and ends what a lost process left. To be called well within [`RESERVATION_TTL`].
     ///
     /// # Errors
     /// Where the store does not answer; the next time may do.
     pub async fn renew(&self) -> Result<(), LedgerError> {
         let ids = self.open.ids();
-        if ids.is_empty() { Ok(()) } else { self.ledger.renew(&ids).await }
+        self.ledger.renew(&ids).await
     }
 
     /// Reservations that are neither settled nor lost: 0 when nothing runs.

@@ -160,7 +160,7 @@ fn inline_secrets(tree: &mut Node) -> Vec<String> {
     tree.walk(&Key::default(), &mut |key, node| {
         let secret = match key.0.last() {
             Some(Step::Name(name)) => {
-                matches!(name.as_str(), "api_key" | "hmac_secret" | "redis_url")
+                matches!(name.as_str(), "api_key" | "hmac_secret" | "redis_url" | "notify_secret")
                     || key.to_string() == "audit.url"
             }
             _ => false,

@@ -24,7 +24,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
     #[rustfmt::skip]
     let keys = [
         ("budget.redis_url", budget.redis_url.is_some()),
-        ("budget.notify_url", budget.notify_url.is_some()),
         ("audit.url", audit.url.is_some()),
         ("audit.spool", audit.spool.is_some()),
         ("audit.spool_limit_bytes", audit.spool_limit_bytes.is_some()),

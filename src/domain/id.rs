@@ -2,12 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::Serialize;
 use uuid::Uuid;
 
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(transparent)]
         pub struct $name(Uuid);
 
         impl $name {
@@ -48,6 +50,11 @@ uuid_id! {
     /// One native stream. A UUIDv7 with 74 random bits, so it can't be guessed; it is checked
     /// against its owner all the same.
     StreamId
+}
+
+uuid_id! {
+    /// One notice of a busted budget, however often it is sent. A UUIDv7.
+    NoticeId
 }
 
 /// `x-request-id`: the caller's own if it is sane, else ours.

@@ -17,7 +17,7 @@ pub use caller::{Caller, TrustLevel};
 pub use capability::{Capability, CapabilitySet, Vocabulary};
 pub use denial::{Denial, Kind};
 pub use frame::{CancelReason, Frame, FrameError};
-pub use id::{CallId, RequestId, StreamId};
+pub use id::{CallId, NoticeId, RequestId, StreamId};
 pub use money::{MicroUsd, Price};
 pub use trace::TraceContext;
 pub use unescaped::search_unescaped;

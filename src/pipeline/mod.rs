@@ -27,7 +27,7 @@ pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
-    budget::{Budgets, LimitTable, Report},
+    budget::{Budgets, Busts, LimitTable, Notifier, Report},
     config::Config,
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
@@ -100,6 +100,9 @@ pub struct Gateway {
     pub snapshot: ArcSwap<Snapshot>,
     pub audit: Audit,
     pub budgets: Budgets,
+    /// Tells of a busted budget. Ask `busts` first: once a window is enough.
+    pub notifier: Arc<dyn Notifier>,
+    pub busts: Busts,
     pub hub: Arc<Hub>,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,

@@ -16,6 +16,7 @@ mod contract;
 mod gateway;
 mod hub;
 mod ledger;
+mod notify;
 mod server;
 mod sse;
 mod support;

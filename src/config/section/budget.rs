@@ -1,6 +1,7 @@
 //! Where budgets are kept.
 
-use secrecy::SecretString;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde::Deserialize;
 
 use super::secret;
@@ -12,7 +13,9 @@ pub struct BudgetConfig {
     pub store: LedgerKind,
     pub redis_url: Option<SecretString>,
     pub on_store_failure: OnStoreFailure,
+    /// Where a busted budget is told of, in a POST signed with `notify_secret`.
     pub notify_url: Option<String>,
+    pub notify_secret: Option<SecretString>,
     pub claims: Vec<ClaimBudgetConfig>,
 }
 
@@ -32,12 +35,13 @@ pub struct ClaimBudgetConfig {
 /// Written out because of the secret; taken apart so that no new field is forgotten.
 impl PartialEq for BudgetConfig {
     fn eq(&self, other: &Self) -> bool {
-        let Self { store, redis_url, on_store_failure, notify_url, claims } = self;
+        let Self { store, redis_url, on_store_failure, notify_url, notify_secret, claims } = self;
         *store == other.store
             && *on_store_failure == other.on_store_failure
             && *notify_url == other.notify_url
             && *claims == other.claims
             && secret::same(redis_url.as_ref(), other.redis_url.as_ref())
+            && secret::same(notify_secret.as_ref(), other.notify_secret.as_ref())
     }
 }
 
@@ -49,6 +53,7 @@ impl Default for BudgetConfig {
             on_store_failure: OnStoreFailure::Deny,
             notify_url: None,
             claims: Vec::new(),
+            notify_secret: None,
         }
     }
 }
@@ -65,4 +70,31 @@ pub enum LedgerKind {
 pub enum OnStoreFailure {
     Deny,
     StaticShare,
+}
+
+/// Standard Webhooks 1.0.0 has 24 to 64 bytes; what is written as it is may be longer.
+const NOTIFY_SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// The bytes of a `notify_secret`: what the base64 after `whsec_` stands for, else its own.
+///
+/// # Errors
+/// What is wrong with it and what to do.
+pub fn decode_notify_secret(secret: &SecretString) -> Result<SecretSlice<u8>, &'static str> {
+    let text = secret.expose_secret();
+    let Some(encoded) = text.strip_prefix("whsec_") else {
+        if text.trim() != text {
+            return Err("begins or ends with a space or a line's end; take it out");
+        }
+        if text.len() < *NOTIFY_SECRET_BYTES.start() {
+            return Err("is too short; give 24 random bytes or more");
+        }
+        return Ok(SecretSlice::from(text.as_bytes().to_vec()));
+    };
+    let decoded = STANDARD.decode(encoded).map(SecretSlice::from);
+    let decoded = decoded.map_err(|_| "is no base64 after whsec_; give it as it was made")?;
+    if NOTIFY_SECRET_BYTES.contains(&decoded.expose_secret().len()) {
+        Ok(decoded)
+    } else {
+        Err("must stand for 24 to 64 bytes after whsec_; make it of 32 random ones")
+    }
 }

@@ -17,7 +17,9 @@ pub use audit::{AuditConfig, AuditContent, AuditStore, Durability};
 pub use auth::{
     AuthConfig, CapabilitiesConfig, ClaimDefaults, ClaimsConfig, DenyConfig, IssuerConfig,
 };
-pub use budget::{BudgetConfig, ClaimBudgetConfig, LedgerKind, OnStoreFailure};
+pub use budget::{
+    BudgetConfig, ClaimBudgetConfig, LedgerKind, OnStoreFailure, decode_notify_secret,
+};
 pub use catalog::{
     LimitConfig, ModelConfig, PriceConfig, ProviderConfig, ProviderKind, RouteConfig, TierConfig,
     ToolConfig, micro_usd,

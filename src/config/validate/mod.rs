@@ -3,6 +3,7 @@
 //! One submodule a section. A rule notes its key, what is wrong and what to do, and goes on.
 
 mod auth;
+mod budget;
 mod catalog;
 mod name;
 mod server;
@@ -34,6 +35,7 @@ pub(super) fn check(config: &Config, found: &mut Findings) {
     catalog::check_tools(config, found);
     catalog::check_tiers(config, found);
     catalog::check_claims(config, found);
+    budget::check(&config.budget, found);
     service::check_audit(&config.audit, found);
     service::check_stream(&config.stream, found);
     service::check_telemetry(&config.telemetry, found);

@@ -75,7 +75,7 @@ impl Bounds {
 /// Connections are `tasks`. After `stop` they finish the requests that are in flight, take no
 /// new ones, and are cut when `bounds.drain` is over: `tasks.wait()` ends by then.
 ///
-/// Requests carry `ConnectInfo<SocketAddr>` and [`Scheme`] as extensions. Speaks HTTP/1.1 and
+/// Requests carry `ConnectInfo<SocketAddr>` and `http::uri::Scheme` as extensions. Speaks HTTP/1.1 and
 /// HTTP/2; over TLS as ALPN agrees, without as the first bytes say.
 pub async fn serve(
     listener: TcpListener,

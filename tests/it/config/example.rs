@@ -7,16 +7,16 @@ use super::{load, pairs};
 /// DESIGN §4, letter for letter.
 const DESIGN: &str = include_str!("design.toml");
 
+const NOTIFY: (&str, &str) = ("TOLLGATE_NOTIFY_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+
 #[test]
 fn the_design_s_example_knows_every_key_and_only_lacks_features() {
-    let env = [("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), ("DATABASE_URL", "pg://d")];
+    let env =
+        [("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), ("DATABASE_URL", "pg://d"), NOTIFY];
     let errors = load(DESIGN, &env).expect_err("features are missing");
     let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
     let expected = [
-        "models[0].max_output_tokens",
-        "tiers[0].limits[0].tokens_per_minute",
         "budget.redis_url",
-        "budget.notify_url",
         "audit.url",
         "audit.spool",
         "audit.spool_limit_bytes",
@@ -33,10 +33,7 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
 #[test]
 fn the_design_s_example_without_what_is_missing_is_right() {
     let refused = [
-        "max_output_tokens",
-        "tokens_per_minute",
         "redis_url",
-        "notify_url",
         "url = \"${DATABASE_URL}\"",
         "spool = ",
         "spool_limit_bytes",
@@ -46,9 +43,10 @@ fn the_design_s_example_without_what_is_missing_is_right() {
     ];
     let kept = |line: &&str| !refused.iter().any(|key| line.starts_with(key));
     let text = DESIGN.lines().filter(kept).collect::<Vec<_>>().join("\n");
-    let config = load(&text, &[("CEREBRAS_API_KEY", "k")]).unwrap();
+    let config = load(&text, &[("CEREBRAS_API_KEY", "k"), NOTIFY]).unwrap();
     assert_eq!(config.models[0].routes[0].provider, "cerebras");
     assert_eq!(config.tiers[0].limits[0].concurrent, Some(32));
+    assert_eq!(config.budget.notify_url.as_deref(), Some("https://hitl.example/budgets"));
 }
 
 #[test]

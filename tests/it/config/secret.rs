@@ -34,6 +34,13 @@ fn no_error_and_no_debug_output_shows_a_secret() {
         base_with("https://up.example", &format!("{SECRET}://")),
         base_with("https://bff.example/jwks", &format!("http://u:{SECRET}@bff.example/jwks")),
         base_with("[server]", &format!("[budget]\nredis_url = \"{SECRET}\"\n[server]")),
+        base_with("[server]", &format!("[budget]\nnotify_secret = \"{SECRET}\"\n[server]")),
+        base_with("[server]", &format!("[budget]\nnotify_secret = \"whsec_{SECRET}\"\n[server]")),
+        base_with("[server]", &format!("[budget]\nnotify_url = \"http://{SECRET}\"\n[server]")),
+        base_with(
+            "[server]",
+            &format!("[budget]\nnotify_url = \"https://a:{SECRET}@b\"\n[server]"),
+        ),
         base_with("[server]", &format!("[audit]\nurl = \"{SECRET}\"\n[server]")),
     ];
     for text in &texts {

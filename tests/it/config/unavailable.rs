@@ -13,7 +13,6 @@ fn each_is_refused_by_name_with_what_to_do() {
             "\"static-share\"",
             "use \"deny\"",
         ),
-        ("[budget]\nnotify_url = \"https://n\"", "budget.notify_url", "this key", "remove it"),
         ("[audit]\nstore = \"postgres\"", "audit.store", "\"postgres\"", "use \"sqlite\""),
         ("[audit]\nurl = \"u\"", "audit.url", "this key", "remove it"),
         ("[audit]\nspool = \"s\"", "audit.spool", "this key", "remove it"),
@@ -29,13 +28,6 @@ fn each_is_refused_by_name_with_what_to_do() {
             "use \"memory\"",
         ),
         ("[telemetry]\ncapture_content = true", "telemetry.capture_content", "true", "use false"),
-        (
-            "[[auth.issuers]]\nissuer = 'i'\naudience = ['a']\nalgorithms = ['ES256']\n\
-             jwks_url = 'https://i'\ndefaults.capabilities = ['budget:usd-per-day:5']",
-            "auth.issuers[1].defaults.capabilities[0]",
-            "a budget given as a capability",
-            "remove it",
-        ),
     ];
     for (section, key, what, remedy) in cases {
         let errors = errors_of(&format!("{BASE}\n{section}\n"));
@@ -53,9 +45,6 @@ fn so_are_those_within_arrays() {
         errors[0].to_string(),
         "18:1: providers[0].kind: \"anthropic\" is not in this version of tollgate; use \"openai\""
     );
-    let errors = errors_of(&format!("{BASE}tokens_per_minute = 5\n"));
-    assert_eq!(errors[0].key, "tiers[0].limits[0].tokens_per_minute");
-    assert!(errors[0].message.contains("is not in this version"), "{}", errors[0]);
 }
 
 #[test]

@@ -50,7 +50,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("utoipa_swagger_ui", &["http"]),
     ("sqlx", &["storage"]),
     ("redis", &["budget"]),
-    ("reqwest", &["provider", "auth", "tool"]),
+    // `budget` tells of what busted: a POST to `budget.notify_url`, in `notice::webhook` alone.
+    ("reqwest", &["provider", "auth", "tool", "budget"]),
     ("jsonwebtoken", &["auth"]),
     ("opentelemetry", &["telemetry"]),
     ("opentelemetry_otlp", &["telemetry"]),

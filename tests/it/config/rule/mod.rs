@@ -1,6 +1,7 @@
 //! Every rule of validation, each broken by itself.
 
 mod auth;
+mod budget;
 mod catalog;
 
 use std::path::PathBuf;

@@ -1,0 +1,76 @@
+//! `[budget]`.
+
+use tollgate::config::{Config, validate};
+
+use super::{refused, taken};
+use crate::config::{BASE, base_with, keys_of, load};
+
+const HERE: &str = "[capabilities]";
+const URL: &str = "notify_url = \"https://hitl.example/budgets\"";
+const SECRET: &str = "notify_secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"";
+
+fn budget(lines: &str) -> String {
+    format!("[budget]\n{lines}\n\n[capabilities]")
+}
+
+#[test]
+fn a_notice_goes_where_nobody_listens_in() {
+    let url = |url: &str| budget(&format!("notify_url = \"{url}\"\n{SECRET}"));
+    for fine in [
+        "https://h",
+        "https://h:8443/a?b=c",
+        "http://127.0.0.1:1/",
+        "http://[::1]",
+        "http://localhost",
+    ] {
+        taken(HERE, &url(fine));
+    }
+    for (wrong, message) in [
+        ("http://hitl.example/", "must be https"),
+        ("http://localhost.example/", "must be https"),
+        ("https://user:word@hitl.example/", "holds credentials"),
+        ("https://word@hitl.example/", "holds credentials"),
+        ("https://h/#part", "fragment"),
+        ("ftp://h/", "must begin with"),
+        ("", "not a URL"),
+    ] {
+        refused(HERE, &url(wrong), "budget.notify_url", message);
+    }
+}
+
+#[test]
+fn its_secret_is_long_enough_and_of_one_of_two_forms() {
+    let secret = |secret: &str| budget(&format!("{URL}\nnotify_secret = \"{secret}\""));
+    let whsec = |bytes: usize| format!("whsec_{}", "AAAA".repeat(bytes / 3));
+    for fine in [&*"x".repeat(24), &"x".repeat(200), &whsec(24), &whsec(63)] {
+        taken(HERE, &secret(fine));
+    }
+    for (wrong, message) in [
+        ("", "too short"),
+        (&*"x".repeat(23), "too short"),
+        (&format!("{}\\n", "x".repeat(24)), "a line's end"),
+        (&whsec(21), "24 to 64 bytes"),
+        (&whsec(66), "24 to 64 bytes"),
+        ("whsec_", "24 to 64 bytes"),
+        ("whsec_not*base64", "no base64"),
+    ] {
+        refused(HERE, &secret(wrong), "budget.notify_secret", message);
+    }
+}
+
+#[test]
+fn the_url_and_the_secret_go_together() {
+    taken(HERE, &budget(&format!("{URL}\n{SECRET}")));
+    refused(HERE, &budget(URL), "budget.notify_secret", "is missing");
+    refused(HERE, &budget(SECRET), "budget.notify_secret", "signs nothing");
+    // What follows from a value that could not be read is not told.
+    let unset = budget("notify_url = \"https://h\"\nnotify_secret = \"${NONE}\"");
+    let errors = load(&base_with(HERE, &unset), &[]).expect_err("NONE is not set");
+    assert_eq!(errors.iter().count(), 1, "{errors}");
+    let unread = base_with(HERE, &budget(&format!("notify_url = 5\n{SECRET}")));
+    assert_eq!(keys_of(&unread), ["budget.notify_url"]);
+
+    let mut config = Config::from_toml_str(BASE).unwrap();
+    config.budget.notify_url = Some("https://h".to_owned());
+    assert!(validate(&config).is_err());
+}

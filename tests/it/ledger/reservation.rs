@@ -1,0 +1,96 @@
+//! What a reservation does with a ledger.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tollgate::{
+    budget::{
+        Bucket, Budgets, Charge, Grant, Ledger, LedgerError, MemoryLedger, Refusal, Spent, Standing,
+    },
+    domain::{CallId, Kind},
+};
+
+use super::{slots, usd_per_day};
+
+#[tokio::test(start_paused = true)]
+async fn settled_reservations_leave_nothing_open() {
+    let budgets = Budgets::new(Arc::new(MemoryLedger::new()));
+    let slot = || vec![slots("m", 1)];
+    let first = budgets.reserve(CallId::generate(), slot()).await.expect("a grant");
+    assert_eq!(budgets.open(), 1);
+    first.settle(Spent::Reserved).await;
+    assert_eq!((budgets.open(), budgets.leaked()), (0, 0));
+    let second = budgets.reserve(CallId::generate(), slot()).await.expect("a grant");
+    second.settle(Spent::Reserved).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_is_dropped_unsettled_is_counted_and_charged_if_it_had_left() {
+    for (leaves, used) in [(false, 0), (true, 10)] {
+        let budgets = Budgets::new(Arc::new(MemoryLedger::new()));
+        let charges = vec![slots("m", 1), usd_per_day(100, 10)];
+        let mut dropped =
+            budgets.reserve(CallId::generate(), charges.clone()).await.expect("a grant");
+        if leaves {
+            dropped.depart().await.expect("departed");
+        }
+        drop(dropped);
+        assert_eq!((budgets.open(), budgets.leaked()), (0, 1));
+        tokio::task::yield_now().await;
+        let buckets = [&*charges[0].bucket, &*charges[1].bucket];
+        let standings = budgets.standings(&buckets).await.expect("standings");
+        assert_eq!((standings[0].used, standings[1].used), (0, used));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_is_kept_alive() {
+    let budgets = Budgets::new(Arc::new(MemoryLedger::new()));
+    let charges = vec![slots("m", 1)];
+    let open = budgets.reserve(CallId::generate(), charges.clone()).await.expect("a grant");
+    for _ in 0..10 {
+        tokio::time::advance(tollgate::budget::RESERVATION_TTL / 2).await;
+        budgets.renew().await.expect("renewed");
+        assert!(budgets.reserve(CallId::generate(), charges.clone()).await.is_err());
+    }
+    open.settle(Spent::Reserved).await;
+}
+
+/// A store that is away.
+struct Away;
+
+fn away() -> LedgerError {
+    LedgerError("connection refused to 10.0.0.7".to_owned())
+}
+
+#[async_trait]
+impl Ledger for Away {
+    async fn reserve(&self, _: CallId, _: &[Charge]) -> Result<Grant, Refusal> {
+        Err(away().into())
+    }
+
+    async fn depart(&self, _: CallId) -> Result<(), LedgerError> {
+        Err(away())
+    }
+
+    async fn settle(&self, _: CallId, _: Spent) -> Result<(), LedgerError> {
+        Err(away())
+    }
+
+    async fn renew(&self, _: &[CallId]) -> Result<(), LedgerError> {
+        Err(away())
+    }
+
+    async fn standings(&self, _: &[&Bucket]) -> Result<Vec<Standing>, LedgerError> {
+        Err(away())
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_lets_nobody_in_and_tells_nobody_where_it_is() {
+    let refusal = Budgets::new(Arc::new(Away)).reserve(CallId::generate(), Vec::new()).await;
+    let denial = refusal.expect_err("a refusal").to_denial();
+    assert_eq!(denial.kind, Kind::BudgetUnavailable);
+    assert!(denial.retry_after_ms.is_some());
+    assert!(!denial.message.contains("10.0.0.7"), "{}", denial.message);
+}
