@@ -4,6 +4,7 @@
 //! [`Ledger`] keeps them, and takes from all or from none; a [`Reservation`] is what was taken.
 
 mod bucket;
+mod failover;
 mod forecast;
 mod ledger;
 mod limits;
@@ -13,11 +14,13 @@ mod redis;
 mod report;
 mod reservation;
 mod state;
+mod store;
 mod window;
 
 use std::sync::Arc;
 
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
+pub use failover::FailoverLedger;
 pub use forecast::{Forecast, ModelBounds};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
@@ -30,6 +33,7 @@ pub use notice::{
 pub use redis::{COMMAND_TIMEOUT, Clock, Failure, LedgerHealth, RedisLedger};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
+pub use store::{LedgerStore, check_ledger, open_ledger};
 pub use window::Window;
 
 use crate::domain::CallId;

@@ -83,6 +83,8 @@ pub struct LedgerHealth {
     failed: [AtomicU64; Failure::ALL.len()],
     reloaded: AtomicU64,
     lost: AtomicU64,
+    unsettled: AtomicU64,
+    shared: AtomicU64,
     is_down: AtomicBool,
 }
 
@@ -112,6 +114,18 @@ impl LedgerHealth {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Settlements that the store did not take in time: their reservations have expired.
+    #[must_use]
+    pub fn unsettled(&self) -> u64 {
+        self.unsettled.load(Ordering::Relaxed)
+    }
+
+    /// Calls that were let in on this gateway's own share of the limits, without the store.
+    #[must_use]
+    pub fn shared(&self) -> u64 {
+        self.shared.load(Ordering::Relaxed)
+    }
+
     /// Did the store answer when it was last asked? True until it is asked.
     #[must_use]
     pub fn is_up(&self) -> bool {
@@ -137,7 +151,15 @@ impl LedgerHealth {
         self.reloaded.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_lost(&self) {
+    pub(in crate::budget) fn note_unsettled(&self) {
+        self.unsettled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::budget) fn note_shared(&self) {
+        self.shared.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::budget) fn note_lost(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 }
