@@ -10,7 +10,8 @@ use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
     budget::{
-        Budgets, Busts, MemoryLedger, Notifier, NotifierError, check_notifier, start_notifier,
+        Budgets, Busts, LedgerError, LedgerHealth, LedgerStore, Notifier, NotifierError,
+        check_ledger, check_notifier, open_ledger, start_notifier,
     },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
@@ -41,6 +42,8 @@ pub enum StartError {
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Notifier(#[from] NotifierError),
+    #[error("budget.redis_url: {0}")]
+    Ledger(#[from] LedgerError),
     #[error("server.tls: {0}")]
     Tls(#[from] TlsError),
 }
@@ -55,6 +58,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Snapshot::new(config, &vocabulary)?;
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
+    check_ledger(&config.budget)?;
     Ok(())
 }
 
@@ -79,6 +83,7 @@ pub struct App {
     admin: Port,
     /// What runs beside the calls: key refresh, sweeping, the audit writer, notices.
     background: TaskTracker,
+    ledger_health: Option<Arc<LedgerHealth>>,
     stop_background: CancellationToken,
 }
 
@@ -151,10 +156,13 @@ impl App {
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
         let notifier = start_notifier(&config.budget, &background, &stop_background);
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
+        let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
+        let ledger_health = store.health.clone();
         let audit = Audit::start(Arc::new(sink), &background);
-        let gateway = Arc::new(gateway(config, snapshot, audit, notifier));
+        let gateway = Arc::new(gateway(config, snapshot, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
+        background.spawn(gateway.budgets.clone().keep_alive(stop_background.clone()));
 
         let readiness = Readiness::default();
         let state = AppState::new(
@@ -180,6 +188,7 @@ impl App {
             connections,
             admin,
             background,
+            ledger_health,
             stop_background,
         })
     }
@@ -204,6 +213,12 @@ impl App {
     #[must_use]
     pub const fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
+    }
+
+    /// How the shared store of budgets is doing; `None` where there is none.
+    #[must_use]
+    pub const fn ledger_health(&self) -> Option<&Arc<LedgerHealth>> {
+        self.ledger_health.as_ref()
     }
 
     /// Stops: no new requests; those in flight have `drain_s` to end, then are ended; everything
@@ -278,11 +293,12 @@ fn gateway(
     snapshot: Snapshot,
     audit: Audit,
     notifier: Arc<dyn Notifier>,
+    store: LedgerStore,
 ) -> Gateway {
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
-        budgets: Budgets::new(Arc::new(MemoryLedger::new())),
+        budgets: Budgets::new(store.ledger),
         notifier,
         busts: Busts::default(),
         hub: Arc::new(Hub::new(&config.stream)),

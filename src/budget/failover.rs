@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::{
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     time::{Instant, sleep},
 };
 
@@ -82,6 +82,12 @@ impl FailoverLedger {
         self.store.health()
     }
 
+    /// Fails where too many wait.
+    fn settle_later(&self, id: CallId, spent: Spent) -> Result<(), TrySendError<Late>> {
+        let until = Instant::now() + RESERVATION_TTL;
+        self.late.try_send(Late { id, spent, until })
+    }
+
     /// The share, if it holds this reservation.
     fn share_of(&self, id: CallId) -> Option<&Share> {
         self.share.as_ref().filter(|share| share.holds(id))
@@ -91,15 +97,15 @@ impl FailoverLedger {
 #[async_trait]
 impl Ledger for FailoverLedger {
     async fn reserve(&self, id: CallId, charges: &[Charge]) -> Result<Grant, Refusal> {
-        // Whoever goes away meanwhile, or never hears what became of it, leaves nothing taken.
-        let mut unclaimed = Unclaimed { id, late: &self.late, is_armed: true };
         let result = self.store.try_reserve(id, charges).await;
         let failure = match &result {
             Err(Unreserved::Failed(failure)) => Some(*failure),
             _ => None,
         };
-        unclaimed.is_armed = failure.is_some_and(Failure::is_ambiguous);
-        drop(unclaimed);
+        if failure.is_some_and(Failure::is_ambiguous) {
+            // It may have been taken. Where there is no place, it expires and is given back then.
+            let _ = self.settle_later(id, Spent::Nothing);
+        }
         match (&self.share, failure) {
             (Some(share), Some(_)) if !is_money(charges.iter().map(|it| &*it.bucket)) => {
                 let grant = share.reserve(id, charges).await?;
@@ -128,10 +134,7 @@ impl Ledger for FailoverLedger {
                 }
                 Ok(())
             }
-            Err(failure) => {
-                let late = Late { id, spent, until: Instant::now() + RESERVATION_TTL };
-                self.late.try_send(late).map_err(|_| failure.into())
-            }
+            Err(failure) => self.settle_later(id, spent).map_err(|_| failure.into()),
         }
     }
 
@@ -196,23 +199,6 @@ impl Share {
     async fn standings(&self, buckets: &[&Bucket]) -> Result<Vec<Standing>, LedgerError> {
         let parts: Vec<Bucket> = buckets.iter().map(|bucket| self.part(bucket)).collect();
         self.memory.standings(&parts.iter().collect::<Vec<_>>()).await
-    }
-}
-
-/// A reservation that nobody may have heard of: given back when this is dropped armed.
-struct Unclaimed<'a> {
-    id: CallId,
-    late: &'a mpsc::Sender<Late>,
-    is_armed: bool,
-}
-
-impl Drop for Unclaimed<'_> {
-    fn drop(&mut self) {
-        if self.is_armed {
-            let until = Instant::now() + RESERVATION_TTL;
-            // Where there is no place, it expires and is given back then.
-            let _ = self.late.try_send(Late { id: self.id, spent: Spent::Nothing, until });
-        }
     }
 }
 

@@ -92,6 +92,8 @@ pub struct Exhausted {
     /// A call that comes after this long passes, if no other comes first. `None`: it depends on
     /// when a running call ends, or no wait is long enough.
     pub retry_after_micros: Option<u64>,
+    /// Its place among the charges.
+    pub position: usize,
     /// How the buckets stand, in the order of the charges.
     pub standings: Vec<Standing>,
 }
@@ -131,13 +133,25 @@ impl Refusal {
 }
 
 impl Exhausted {
-    fn to_denial(&self, what: &str) -> Denial {
-        let Charge { bucket, amount } = &self.charge;
-        let kind = match (&bucket.limit, &bucket.scope) {
+    /// A limit on how fast and how many at once, or a budget?
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match (&self.charge.bucket.limit, &self.charge.bucket.scope) {
             (Limit::Slots(_), _) => Kind::ConcurrencyLimited,
             (Limit::Rate { .. }, Scope::TierModel { .. }) => Kind::RateLimited,
             _ => Kind::BudgetExhausted,
-        };
+        }
+    }
+
+    /// How the bucket that was short stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standings.get(self.position).copied().unwrap_or_default()
+    }
+
+    fn to_denial(&self, what: &str) -> Denial {
+        let Charge { bucket, amount } = &self.charge;
+        let kind = self.kind();
         if *amount > bucket.limit.most() {
             let measure = bucket.limit.measure();
             let (need, most) =

@@ -155,16 +155,18 @@ impl Store {
 
     /// Is there room for every charge?
     fn check(&self, charges: &[Charge], now: u64) -> Result<(), Refusal> {
-        let short = charges.iter().filter_map(|charge| {
-            let limit = &charge.bucket.limit;
-            let short =
-                state::check(limit, &self.state(&charge.bucket), charge.amount, now).err()?;
-            Some((short, charge))
+        let short = charges.iter().enumerate().filter_map(|(position, charge)| {
+            let state = self.state(&charge.bucket);
+            let short = state::check(&charge.bucket.limit, &state, charge.amount, now).err()?;
+            Some((short, position, charge))
         });
         // Never, then latest; a slot's end is not known, and comes soonest.
-        let Some((short, charge)) = short.max_by_key(|(short, _)| *short) else { return Ok(()) };
+        let Some((short, position, charge)) = short.max_by_key(|(short, ..)| *short) else {
+            return Ok(());
+        };
         Err(Refusal::Exhausted(Box::new(Exhausted {
             charge: charge.clone(),
+            position,
             retry_after_micros: short.retry_after_micros(),
             standings: self.standings(charges.iter().map(|it| &*it.bucket), now),
         })))

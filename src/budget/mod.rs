@@ -17,7 +17,11 @@ mod state;
 mod store;
 mod window;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
 pub use failover::FailoverLedger;
@@ -37,6 +41,9 @@ pub use store::{LedgerStore, check_ledger, open_ledger};
 pub use window::Window;
 
 use crate::domain::CallId;
+
+/// Three in a [`RESERVATION_TTL`]: two may fail.
+const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Reserves from a ledger and keeps what is open alive.
 #[derive(Clone)]
@@ -62,9 +69,23 @@ impl Budgets {
     /// # Errors
     /// 429 with the time until it can pass, or 503 where the ledger does not answer.
     pub async fn reserve(&self, id: CallId, charges: Vec<Charge>) -> Result<Reservation, Refusal> {
-        let grant = self.ledger.reserve(id, &charges).await?;
         let (ledger, open) = (Arc::clone(&self.ledger), Arc::clone(&self.open));
-        Ok(Reservation::new(id, charges, grant, ledger, open))
+        let mut reserving = Box::pin(async move {
+            let grant = ledger.reserve(id, &charges).await?;
+            Ok(Reservation::new(id, charges, grant, ledger, open))
+        });
+        // A store in this process has answered by now.
+        if let Some(reserved) = reserving.as_mut().now_or_never() {
+            return reserved;
+        }
+        // A caller that hangs up now must not leave behind what is about to be granted.
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(Ok(unwanted)) = sender.send(reserving.await) {
+                unwanted.settle(Spent::Nothing).await;
+            }
+        });
+        receiver.await.unwrap_or_else(|_| Err(LedgerError("it was given up".to_owned()).into()))
     }
 
     /// How buckets stand, in their order.
@@ -75,13 +96,23 @@ impl Budgets {
         self.ledger.standings(buckets).await
     }
 
-    /// Keeps what is open from expiring, and ends what a lost process left. To be called well within [`RESERVATION_TTL`].
+    /// Renews what is open until `stop`.
+    pub async fn keep_alive(self, stop: CancellationToken) {
+        let mut beats = tokio::time::interval(RENEW_INTERVAL);
+        while stop.run_until_cancelled(beats.tick()).await.is_some() {
+            if let Err(error) = self.renew().await {
+                tracing::warn!(%error, "reservations could not be renewed; trying again");
+            }
+        }
+    }
+
+    /// Keeps what is open from expiring, and ends what a lost process left behind. To be called
+    /// well within [`RESERVATION_TTL`].
     ///
     /// # Errors
     /// Where the store does not answer; the next time may do.
     pub async fn renew(&self) -> Result<(), LedgerError> {
-        let ids = self.open.ids();
-        self.ledger.renew(&ids).await
+        self.ledger.renew(&self.open.ids()).await
     }
 
     /// Reservations that are neither settled nor lost: 0 when nothing runs.

@@ -19,6 +19,10 @@ pub(super) struct State {
     /// Which window `used` is of.
     window: u64,
     window_end: u64,
+    /// What one window pays for.
+    limit: u64,
+    /// Reservations that are open.
+    open: u32,
 }
 
 /// What a reservation took of a bucket.
@@ -48,18 +52,18 @@ impl Short {
 }
 
 impl State {
-    /// From its numbers, in the order of its fields: as another store keeps them.
+    /// From its numbers, in the order of its fields: as another store keeps them. That store
+    /// lets go of idle buckets in its own way.
     pub(super) const fn from_numbers(numbers: [u64; 7]) -> Self {
         let [arrival, refunded, used, reserved, debt, window, window_end] = numbers;
-        Self { arrival, refunded, used, reserved, debt, window, window_end }
+        Self { arrival, refunded, used, reserved, debt, window, window_end, limit: 0, open: 0 }
     }
 
     /// Does it say no more than a new one would?
     pub(super) const fn is_idle(&self, now: u64) -> bool {
-        self.arrival <= now && self.reserved == 0 && self.debt == 0 && {
-            // A slot's bucket has no window.
-            self.used == 0 || (self.window_end != 0 && self.window_end <= now)
-        }
+        // A window's end pays for what was spent in it; what is beyond is owed still.
+        let is_paid = self.window_end <= now && self.used.saturating_add(self.debt) <= self.limit;
+        self.open == 0 && self.arrival <= now && (is_paid || (self.used == 0 && self.debt == 0))
     }
 
     /// Begins the window that `now` lies in. A clock that steps back stays in the later one.
@@ -73,7 +77,7 @@ impl State {
         let spent = self.used.saturating_add(self.debt);
         self.debt = spent.saturating_sub(limit.saturating_mul(passed));
         (self.used, self.reserved) = (0, 0);
-        (self.window, self.window_end) = (window.index, window.end_micros);
+        (self.window, self.window_end, self.limit) = (window.index, window.end_micros, limit);
         window
     }
 }
@@ -125,6 +129,7 @@ fn until_room(s: &State, period: Period, limit: u64, amount: u64, end: u64, now:
 
 /// Takes `amount`, for which there is room.
 pub(super) fn take(limit: &Limit, state: &mut State, amount: u64, now: u64) -> Entry {
+    state.open = state.open.saturating_add(1);
     match *limit {
         Limit::Rate { .. } => {
             state.arrival = state.arrival.max(now).saturating_add(limit.rate_micros(amount));
@@ -145,6 +150,7 @@ pub(super) fn take(limit: &Limit, state: &mut State, amount: u64, now: u64) -> E
 
 /// Puts what was spent in the place of what was reserved.
 pub(super) fn settle(limit: &Limit, state: &mut State, entry: &Entry, spent: Spent, now: u64) {
+    state.open = state.open.saturating_sub(1);
     let actual = limit.measure().map_or(0, |measure| spent.of(measure, entry.amount));
     match *limit {
         Limit::Rate { .. } => {

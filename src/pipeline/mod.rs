@@ -8,6 +8,7 @@ mod finish;
 mod model_call;
 mod progress;
 mod route;
+mod spend;
 mod stage;
 
 use std::{

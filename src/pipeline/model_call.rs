@@ -10,10 +10,11 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, stage,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, spend,
+    stage,
 };
 use crate::{
-    budget::{Charge, Forecast, ModelBounds, Refusal, Report},
+    budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
     redact::RedactError,
@@ -209,34 +210,19 @@ impl Telling {
         open: &mut OpenCall,
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Reply, Ending> {
-        let charges = self.charges(open, &authorized)?;
+        let charges = spend::charges(&self.snapshot, open, &authorized)?;
         self.write_intent(open).await?;
-        self.reserve(open, charges).await?;
+        let (limits, reserved) = spend::reserve(&self.gateway, open, charges).await;
+        self.limits = Some(Box::new(limits));
+        reserved?;
         let redacted = stage::redact(&self.snapshot, *authorized);
         open.redactions =
             redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
         let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
-        self.depart(open).await?;
+        spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
             .await
             .map_err(|error| Ending::Failed(error.to_denial()))
-    }
-
-    /// What the call may take of every bucket that applies to it.
-    fn charges(
-        &self,
-        open: &OpenCall,
-        authorized: &Authorized<ModelCall>,
-    ) -> Result<Vec<Charge>, Ending> {
-        let (call, model) = (authorized.call(), authorized.model());
-        let bounds = ModelBounds {
-            max_output_tokens: model.max_output_tokens,
-            price: model.price,
-            attempts: u64::try_from(model.routes.len()).unwrap_or(u64::MAX),
-        };
-        let forecast = Forecast::new(call, call.body_len().div_ceil(4) as u64, &bounds);
-        let charges = self.snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
-        charges.map_err(Ending::Denied)
     }
 
     async fn write_intent(&self, open: &OpenCall) -> Result<(), Ending> {
@@ -244,29 +230,6 @@ impl Telling {
             tracing::error!(%error, "a call was refused: its intent could not be recorded");
             let message = "The audit trail cannot be written, so nothing is sent; try again.";
             Ending::Failed(Denial::new(Kind::AuditUnavailable, message).with_retry_after_ms(1_000))
-        })
-    }
-
-    async fn reserve(&mut self, open: &mut OpenCall, charges: Vec<Charge>) -> Result<(), Ending> {
-        match self.gateway.budgets.reserve(open.id, charges.clone()).await {
-            Ok(reservation) => {
-                self.limits = Some(Box::new(reservation.report()));
-                open.reservation = Some(reservation);
-                Ok(())
-            }
-            Err(refusal) => {
-                self.limits = Some(Box::new(Report::new(&charges, refusal.standings())));
-                Err(Ending::Denied(refusal.to_denial()))
-            }
-        }
-    }
-
-    /// Marks the call as one that is charged, whatever becomes of it.
-    async fn depart(&self, open: &mut OpenCall) -> Result<(), Ending> {
-        let Some(reservation) = &mut open.reservation else { return Ok(()) };
-        reservation.depart().await.map_err(|error| {
-            self.span.in_scope(|| tracing::error!(%error, "a call was refused"));
-            Ending::Denied(Refusal::from(error).to_denial())
         })
     }
 

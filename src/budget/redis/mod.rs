@@ -303,13 +303,16 @@ impl Answer {
     /// Which bucket was short, and for how long: as the memory's ledger finds it.
     fn refusal(&self, charges: &[Charge]) -> Result<Unreserved, Failure> {
         let standings = self.standings(charges)?;
-        let short = charges.iter().zip(&self.states).filter_map(|(charge, state)| {
+        let pairs = charges.iter().zip(&self.states).enumerate();
+        let short = pairs.filter_map(|(position, (charge, state))| {
             let short = state::check(&charge.bucket.limit, state, charge.amount, self.now).err()?;
-            Some((short, charge))
+            Some((short, position, charge))
         });
-        let (short, charge) = short.max_by_key(|(short, _)| *short).ok_or(Failure::Answer)?;
+        let short = short.max_by_key(|(short, ..)| *short);
+        let (short, position, charge) = short.ok_or(Failure::Answer)?;
         Ok(Unreserved::Exhausted(Box::new(Exhausted {
             charge: charge.clone(),
+            position,
             retry_after_micros: short.retry_after_micros(),
             standings,
         })))

@@ -1,0 +1,128 @@
+//! The stage that takes what a call may spend, and who is told where there is nothing to take.
+
+use jiff::Timestamp;
+
+use super::{Authorized, Ending, Gateway, OpenCall, Snapshot};
+use crate::{
+    budget::{
+        BudgetNotice, Charge, Exhausted, Forecast, Limit, Measure, ModelBounds, NoticeOwner,
+        NoticeUnit, Period, Refusal, Report, Scope, Window,
+    },
+    domain::{Kind, ModelCall, NoticeId},
+};
+
+/// What the call may take of every bucket that applies to it.
+pub(super) fn charges(
+    snapshot: &Snapshot,
+    open: &OpenCall,
+    authorized: &Authorized<ModelCall>,
+) -> Result<Vec<Charge>, Ending> {
+    let (call, model) = (authorized.call(), authorized.model());
+    let bounds = ModelBounds {
+        max_output_tokens: model.max_output_tokens,
+        price: model.price,
+        attempts: u64::try_from(model.routes.len()).unwrap_or(u64::MAX),
+    };
+    let input_tokens = u64::try_from(call.body_len().div_ceil(4)).unwrap_or(u64::MAX);
+    let forecast = Forecast::new(call, input_tokens, &bounds);
+    let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
+    charges.map_err(Ending::Denied)
+}
+
+/// Takes it, and says how the buckets stand then.
+pub(super) async fn reserve(
+    gateway: &Gateway,
+    open: &mut OpenCall,
+    charges: Vec<Charge>,
+) -> (Report, Result<(), Ending>) {
+    match gateway.budgets.reserve(open.id, charges.clone()).await {
+        Ok(reservation) => {
+            let report = reservation.report();
+            open.reservation = Some(reservation);
+            (report, Ok(()))
+        }
+        Err(refusal) => {
+            if let Refusal::Exhausted(exhausted) = &refusal {
+                tell(gateway, open, exhausted);
+            }
+            let report = Report::new(&charges, refusal.standings());
+            (report, Err(Ending::Denied(refusal.to_denial())))
+        }
+    }
+}
+
+/// Marks the call as one that is charged, whatever becomes of it.
+pub(super) async fn depart(open: &mut OpenCall) -> Result<(), Ending> {
+    let Some(reservation) = &mut open.reservation else { return Ok(()) };
+    reservation.depart().await.map_err(|error| {
+        tracing::error!(%error, "a call was refused: it could not be marked as one that leaves");
+        Ending::Denied(Refusal::from(error).to_denial())
+    })
+}
+
+/// Tells whoever decides about budgets that one is spent, once in its window.
+fn tell(gateway: &Gateway, open: &OpenCall, exhausted: &Exhausted) {
+    let Exhausted { charge, .. } = exhausted;
+    let bucket = &charge.bucket;
+    if exhausted.kind() != Kind::BudgetExhausted {
+        return;
+    }
+    let now = Timestamp::now();
+    let micros = u64::try_from(now.as_microsecond()).unwrap_or(0);
+    let (start, end) = match bucket.limit {
+        Limit::Window { period, .. } => {
+            let window = Window::at(period, micros);
+            (window.start_micros, window.end_micros)
+        }
+        // An agent's tokens a minute have no window of their own: once an hour will do.
+        Limit::Rate { .. } | Limit::Slots(_) => {
+            (Window::at(Period::Hour, micros).start_micros, micros + wait(exhausted))
+        }
+    };
+    if !gateway.busts.first(bucket.key(), timestamp(start)) {
+        return;
+    }
+    tracing::warn!(budget = bucket.name(), owner = %bucket.scope, "a budget is spent");
+    let standing = exhausted.standing();
+    let caller = &open.context.caller;
+    gateway.notifier.notify(BudgetNotice {
+        id: NoticeId::generate(),
+        time: now,
+        budget: bucket.name().to_owned(),
+        owner: owner(&bucket.scope),
+        subject: caller.subject.clone(),
+        tier: caller.tier.clone(),
+        model: open.model().unwrap_or_default().to_owned(),
+        limit: standing.limit,
+        used: standing.used.saturating_add(standing.reserved),
+        unit: match bucket.limit.measure() {
+            Some(Measure::MicroUsd) => NoticeUnit::MicroUsd,
+            _ => NoticeUnit::Tokens,
+        },
+        window_start: timestamp(start),
+        resets_at: timestamp(end),
+        call_id: open.id,
+        trace_id: format!("{:032x}", open.context.trace.trace_id),
+    });
+}
+
+fn wait(exhausted: &Exhausted) -> u64 {
+    exhausted.retry_after_micros.unwrap_or(0)
+}
+
+fn timestamp(micros: u64) -> Timestamp {
+    let micros = i64::try_from(micros).unwrap_or(i64::MAX);
+    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
+}
+
+fn owner(scope: &Scope) -> NoticeOwner {
+    match scope {
+        Scope::Agent { agent, .. } => NoticeOwner::Agent { agent: agent.clone() },
+        Scope::Tier { tier } | Scope::TierModel { tier, .. } => {
+            NoticeOwner::Tier { tier: tier.clone() }
+        }
+        Scope::Claim { name, value } => {
+            NoticeOwner::Claim { claim: name.clone(), value: value.clone() }
+        }
+    }
+}
