@@ -90,6 +90,18 @@ impl RedisServer {
         self.try_command(words).expect("the server answers")
     }
 
+    /// For a command that answers with a number.
+    pub fn number(&self, words: &[&str]) -> i64 {
+        let answer = self.command(words);
+        let number = answer.trim_end().strip_prefix(':').and_then(|digits| digits.parse().ok());
+        number.unwrap_or_else(|| panic!("{words:?}: {answer}"))
+    }
+
+    pub fn keys(&self) -> Vec<String> {
+        let answer = self.command(&["KEYS", "*"]);
+        answer.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect()
+    }
+
     fn try_command(&self, words: &[&str]) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
