@@ -45,6 +45,13 @@ pub(super) struct Pool {
     health: Arc<LedgerHealth>,
 }
 
+/// What a script returned.
+pub(super) struct Reply {
+    pub(super) numbers: Vec<i64>,
+    /// It was sent before, and what became of that is not known.
+    pub(super) is_second: bool,
+}
+
 /// What is in a connection's place.
 #[derive(Clone)]
 enum Link {
@@ -84,8 +91,8 @@ impl Pool {
         }
     }
 
-    /// Runs a script once, or not at all.
-    pub(super) async fn run(&self, call: &Call<'_>) -> Result<Vec<i64>, Failure> {
+    /// Runs a script.
+    pub(super) async fn run(&self, call: &Call<'_>) -> Result<Reply, Failure> {
         let result = self.run_bounded(call).await;
         match &result {
             Ok(_) => {
@@ -102,7 +109,7 @@ impl Pool {
         result
     }
 
-    async fn run_bounded(&self, call: &Call<'_>) -> Result<Vec<i64>, Failure> {
+    async fn run_bounded(&self, call: &Call<'_>) -> Result<Reply, Failure> {
         let _permit = self.pending.try_acquire().map_err(|_| Failure::Busy)?;
         if !self.is_awake() {
             return Err(Failure::Resting);
@@ -110,14 +117,12 @@ impl Pool {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let place = &self.places[turn % CONNECTIONS];
         let deadline = Instant::now() + COMMAND_TIMEOUT;
-        match self.try_run(place, call, deadline).await {
-            // A connection that was idle when the store restarted tells so only now. Whatever
-            // became of the command: under its id, it does nothing twice.
-            Err(Failure::Connection) if Instant::now() < deadline => {
-                self.try_run(place, call, deadline).await
-            }
-            result => result,
-        }
+        let first = self.try_run(place, call, deadline).await;
+        // A connection that was idle when the store restarted tells so only now. Whatever became of
+        // the command: under its id, it does nothing twice.
+        let is_second = first == Err(Failure::Connection) && Instant::now() < deadline;
+        let numbers = if is_second { self.try_run(place, call, deadline).await } else { first }?;
+        Ok(Reply { numbers, is_second })
     }
 
     async fn try_run(

@@ -25,7 +25,7 @@ pub use self::{
     health::{Failure, LedgerHealth},
 };
 use self::{
-    connection::Pool,
+    connection::{Pool, Reply},
     script::{Call, Scripts, Source, Word},
 };
 use super::{
@@ -100,6 +100,8 @@ struct Answer {
     outcome: i64,
     now: u64,
     states: Vec<State>,
+    /// An earlier attempt may have done it.
+    is_second: bool,
 }
 
 impl RedisLedger {
@@ -152,8 +154,8 @@ impl RedisLedger {
     }
 
     async fn run(&self, call: Call<'_>) -> Result<Answer, Failure> {
-        let numbers = self.pool.run(&call).await?;
-        Answer::parse(&numbers).ok_or(Failure::Answer)
+        let reply = self.pool.run(&call).await?;
+        Answer::parse(&reply).ok_or(Failure::Answer)
     }
 
     pub(super) async fn try_reserve(
@@ -176,6 +178,8 @@ impl RedisLedger {
         let answer = self.run(call).await.map_err(Unreserved::Failed)?;
         match answer.outcome {
             0 if !never => Ok(Grant { standings: answer.standings(charges)? }),
+            // Its own first attempt, whose answer was lost.
+            2 if answer.is_second => Err(Failure::Connection.into()),
             2 => Err(Unreserved::Duplicate),
             _ => Err(answer.refusal(charges)?),
         }
@@ -197,7 +201,7 @@ impl RedisLedger {
         let mut call = self.call(&self.scripts.settle, SWEEP);
         let numbers = [tokens, micro_usd].map(|it| Word::Number(it.min(MAX_AMOUNT)));
         call.words.extend([Word::Id(id), Word::Text(kind)].into_iter().chain(numbers));
-        self.run(call).await.map(|answer| answer.outcome != 0)
+        self.run(call).await.map(|answer| answer.outcome != 0 || answer.is_second)
     }
 
     pub(super) async fn try_standings(
@@ -275,8 +279,8 @@ impl From<Failure> for LedgerError {
 }
 
 impl Answer {
-    fn parse(numbers: &[i64]) -> Option<Self> {
-        let (&[outcome, now], rest) = numbers.split_first_chunk::<2>()?;
+    fn parse(reply: &Reply) -> Option<Self> {
+        let (&[outcome, now], rest) = reply.numbers.split_first_chunk::<2>()?;
         let (states, []) = rest.as_chunks::<STATE_NUMBERS>() else { return None };
         let state = |numbers: &[i64; STATE_NUMBERS]| {
             let mut parts = [0; STATE_NUMBERS];
@@ -286,7 +290,8 @@ impl Answer {
             Some(State::from_numbers(parts))
         };
         let states = states.iter().map(state).collect::<Option<_>>()?;
-        Some(Self { outcome, now: u64::try_from(now).ok()?, states })
+        let (now, is_second) = (u64::try_from(now).ok()?, reply.is_second);
+        Some(Self { outcome, now, states, is_second })
     }
 
     fn of<'a>(&self, buckets: impl Iterator<Item = &'a Bucket>) -> Result<Vec<Standing>, Failure> {
