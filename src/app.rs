@@ -10,8 +10,8 @@ use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
     budget::{
-        Budgets, Busts, LedgerError, LedgerHealth, LedgerStore, Notifier, NotifierError,
-        check_ledger, check_notifier, open_ledger, start_notifier,
+        Budgets, Busts, Estimator, LedgerError, LedgerHealth, LedgerStore, Notifier, NotifierError,
+        TokenMeter, check_ledger, check_notifier, open_ledger, start_notifier,
     },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
@@ -278,6 +278,7 @@ impl Reloader {
     pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
         let snapshot = Snapshot::new(config, &Vocabulary::new(&config.capabilities.vocabulary))?;
         self.gateway.snapshot.store(Arc::new(snapshot));
+        self.gateway.meter.estimator.retain(model_names(config));
         self.authenticator.set_deny_list(&config.auth.deny);
         let request_id = RequestId::generate();
         let mut entry = Entry::new(EntryKind::Reload, "reload", request_id.as_str());
@@ -299,6 +300,7 @@ fn gateway(
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
         budgets: Budgets::new(store.ledger),
+        meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),
         hub: Arc::new(Hub::new(&config.stream)),
@@ -307,6 +309,10 @@ fn gateway(
         request_timeout: Duration::from_secs(config.server.request_timeout_s),
         orphan_timeout: Duration::from_secs(config.stream.orphan_timeout_s),
     }
+}
+
+fn model_names(config: &Config) -> impl Iterator<Item = &str> {
+    config.models.iter().map(|model| &*model.name)
 }
 
 fn settings(config: &Config) -> Settings {

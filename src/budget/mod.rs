@@ -4,17 +4,21 @@
 //! [`Ledger`] keeps them, and takes from all or from none; a [`Reservation`] is what was taken.
 
 mod bucket;
+mod estimate;
 mod failover;
 mod forecast;
 mod ledger;
 mod limits;
 mod memory;
+mod meter;
 mod notice;
+mod queue;
 mod redis;
 mod report;
 mod reservation;
 mod state;
 mod store;
+mod tokenizer;
 mod window;
 
 use std::{sync::Arc, time::Duration};
@@ -24,20 +28,24 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
+pub use estimate::Estimator;
 pub use failover::FailoverLedger;
 pub use forecast::{Forecast, ModelBounds};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
+pub use meter::{Metered, TokenMeter, Unmetered, Written};
 pub use notice::{
     BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
     TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
     check_notifier, start_notifier, verify,
 };
+pub use queue::{Claim, Entered, FairQueues, QUEUE_RETRY, QueueBounds, Refused, RefusedReason};
 pub use redis::{COMMAND_TIMEOUT, Clock, Failure, LedgerHealth, RedisLedger};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
 pub use store::{LedgerStore, check_ledger, open_ledger};
+pub use tokenizer::{MAX_COUNTED_BYTES, TokenCounter};
 pub use window::Window;
 
 use crate::domain::CallId;
@@ -45,11 +53,16 @@ use crate::domain::CallId;
 /// Three in a [`RESERVATION_TTL`]: two may fail.
 const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 
+/// Agents whose buckets are remembered.
+const MET_AGENTS: usize = 4_096;
+
 /// Reserves from a ledger and keeps what is open alive.
 #[derive(Clone)]
 pub struct Budgets {
     ledger: Arc<dyn Ledger>,
     open: Arc<OpenReservations>,
+    /// By agent, or subject: the buckets that its last call met. For operators who ask.
+    met: Arc<quick_cache::sync::Cache<String, Arc<[Arc<Bucket>]>>>,
 }
 
 impl std::fmt::Debug for Budgets {
@@ -61,7 +74,8 @@ impl std::fmt::Debug for Budgets {
 impl Budgets {
     #[must_use]
     pub fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger, open: Arc::default() }
+        let met = Arc::new(quick_cache::sync::Cache::new(MET_AGENTS));
+        Self { ledger, open: Arc::default(), met }
     }
 
     /// Takes every charge from its bucket, or nothing.
@@ -86,6 +100,24 @@ impl Budgets {
             }
         });
         receiver.await.unwrap_or_else(|_| Err(LedgerError("it was given up".to_owned()).into()))
+    }
+
+    /// Remembers which buckets an agent's calls meet.
+    pub fn note(&self, agent: &str, charges: &[Charge]) {
+        let same = |known: &Arc<[Arc<Bucket>]>| {
+            known.len() == charges.len()
+                && known.iter().zip(charges).all(|(known, it)| known.key() == it.bucket.key())
+        };
+        if !self.met.get(agent).is_some_and(|known| same(&known)) {
+            let buckets = charges.iter().map(|charge| Arc::clone(&charge.bucket)).collect();
+            self.met.insert(agent.to_owned(), buckets);
+        }
+    }
+
+    /// The buckets that the last call of an agent or subject met here.
+    #[must_use]
+    pub fn met_by(&self, agent: &str) -> Vec<Arc<Bucket>> {
+        self.met.get(agent).map(|known| known.to_vec()).unwrap_or_default()
     }
 
     /// How buckets stand, in their order.

@@ -128,6 +128,6 @@ fn print_columns(out: &mut impl Write, columns: [String; 11]) -> io::Result<()> 
 }
 
 /// Strangers name themselves, models and more: nothing of it may steer the terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,6 +1,7 @@
 //! The commands of the binary: what they take, and what they do with it.
 
 pub mod audit;
+mod budget;
 pub mod check_config;
 mod dev;
 mod mint_token;
@@ -9,6 +10,7 @@ mod serve;
 use std::{
     fmt::Display,
     io::{self, Write},
+    net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
 };
@@ -84,6 +86,39 @@ Example:
   tollgate audit tail --follow"
     )]
     Audit(AuditCommand),
+    /// Look at budgets
+    #[command(
+        subcommand,
+        after_help = "\
+Example:
+  tollgate budget show --agent crawler"
+    )]
+    Budget(BudgetCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum BudgetCommand {
+    /// Print how the budgets and limits of an agent stand, as a running gateway has them
+    #[command(after_help = "\
+Examples:
+  tollgate budget show --agent crawler
+  tollgate budget show --agent crawler --admin 10.0.0.7:9090 --json | jq '.data[].remaining'
+
+It asks the gateway's admin port, which knows the agents whose calls it has seen since its start.")]
+    Show(ShowOptions),
+}
+
+#[derive(Debug, Args)]
+struct ShowOptions {
+    /// The agent, or the subject of tokens that name none
+    #[arg(long)]
+    agent: String,
+    /// The gateway's server.admin_listen
+    #[arg(long, default_value = "127.0.0.1:9090")]
+    admin: SocketAddr,
+    /// The gateway's JSON instead of columns
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -157,6 +192,9 @@ pub fn main() -> ExitCode {
         Command::Migrate(database) => migrate(database),
         Command::Openapi => openapi(),
         Command::Audit(AuditCommand::Tail(options)) => tail(options),
+        Command::Budget(BudgetCommand::Show(asked)) => {
+            budget::show(asked.admin, &asked.agent, asked.json, &mut io::stdout())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,7 +19,9 @@ pub struct Usage {
 pub enum UsageSource {
     /// The provider reported it.
     Provider,
-    /// We estimated it: one token for each four bytes.
+    /// We counted what the model wrote, and estimated what it was asked.
+    Counted,
+    /// We estimated all of it by its bytes.
     Estimate,
 }
 
@@ -28,6 +30,7 @@ impl UsageSource {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Provider => "provider",
+            Self::Counted => "counted",
             Self::Estimate => "estimate",
         }
     }

@@ -1,5 +1,6 @@
 //! The wire: routes, layers, dialects. Nothing below this module knows of HTTP servers.
 
+mod budgets;
 mod context;
 mod error;
 mod extract;

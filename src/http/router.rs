@@ -12,7 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{
-    ApiError, AppState,
+    ApiError, AppState, budgets,
     layers::{self, Sweeper},
     openai::{chat, models},
     openapi, ops, streams,
@@ -28,6 +28,8 @@ pub fn api() -> OpenApiRouter<AppState> {
         // GET /v1/models, GET /v1/models/{id}
         .routes(routes!(models::list_models))
         .routes(routes!(models::get_model))
+        // GET /v1/budgets/me
+        .routes(routes!(budgets::list_my_budgets))
         // POST /v1/streams, GET and DELETE /v1/streams/{id}
         .routes(routes!(streams::create_stream))
         .routes(routes!(streams::resume_stream, streams::cancel_stream))
@@ -55,6 +57,7 @@ pub fn admin_router(state: AppState) -> Router {
     Router::new()
         .route("/livez", get(ops::livez))
         .route("/readyz", get(ops::readyz))
+        .route("/budgets", get(budgets::list_budgets))
         .with_state(state)
 }
 

@@ -3,8 +3,11 @@
 use super::{CallContext, Progress};
 use crate::{
     audit::{Audit, Entry, EntryKind},
-    budget::{Reservation, Spent},
-    domain::{CallId, CancelReason, Denial, FrameError, Kind, MicroUsd, Price, StreamId, Usage},
+    budget::{Reservation, Spent, TokenMeter},
+    domain::{
+        CallId, CancelReason, Denial, FrameError, Kind, MicroUsd, Price, StreamId, Usage,
+        UsageSource,
+    },
     provider::Route,
     redact::Counts,
     stream::Conclusion,
@@ -90,6 +93,9 @@ pub struct OpenCall {
     pub progress: Progress,
     pub(super) reservation: Option<Reservation>,
     pub(super) redactions: Counts,
+    /// What it has spent, and who counted: `None` until it was accounted for, and where no provider
+    /// has seen the call.
+    usage: Option<(Usage, UsageSource)>,
     price: Option<Price>,
     intent: Entry,
     provider: Option<String>,
@@ -119,6 +125,7 @@ impl OpenCall {
             progress: Progress::default(),
             reservation: None,
             redactions: Counts::new(),
+            usage: None,
             price: model.price,
             intent,
             provider: None,
@@ -153,6 +160,18 @@ impl OpenCall {
         self.intent.model.as_deref()
     }
 
+    /// Finds what the call has spent: as the provider says, else as we count. Everyone who asks is
+    /// told the same after this.
+    pub(super) async fn account(&mut self, meter: &TokenMeter) {
+        let model = self.intent.model.as_deref().unwrap_or_default();
+        if let Some(usage) = self.progress.reported {
+            self.usage = Some((usage, UsageSource::Provider));
+            meter.learn(model, self.progress.metered(usage));
+        } else if self.progress.sent_bytes > 0 {
+            self.usage = Some(meter.count(model, self.progress.unmetered()).await);
+        }
+    }
+
     /// Gives back what the budgets held. Before the client is told of the end, so that whoever has
     /// seen the end of one call finds its slot free for the next.
     pub(super) async fn settle(&mut self) {
@@ -163,7 +182,7 @@ impl OpenCall {
 
     /// Of a call that has left.
     fn spent(&self) -> Spent {
-        let usage = self.progress.usage().map(|(usage, _)| usage).unwrap_or_default();
+        let usage = self.usage.map(|(usage, _)| usage).unwrap_or_default();
         Spent::Actual {
             tokens: usage.input_tokens.saturating_add(usage.output_tokens),
             micro_usd: self.cost(&usage).map_or(0, |cost| cost.0),
@@ -172,7 +191,7 @@ impl OpenCall {
 
     /// What the client is told at the end of a stream.
     pub(super) fn conclusion(&self, ending: &Ending) -> Conclusion {
-        let usage = self.progress.usage().map(|(usage, _)| usage);
+        let usage = self.usage.map(|(usage, _)| usage);
         match ending {
             Ending::Completed => Conclusion::Completed {
                 usage: usage.unwrap_or_default(),
@@ -200,7 +219,7 @@ impl OpenCall {
 
     fn terminal_entry(&self, ending: &Ending) -> Entry {
         let mut entry = self.intent.follow_up(ending.entry_kind());
-        let usage = self.progress.usage();
+        let usage = self.usage;
         entry.provider.clone_from(&self.provider);
         entry.provider_model.clone_from(&self.provider_model);
         entry.usage = usage.map(|(usage, _)| usage);
@@ -224,7 +243,7 @@ impl OpenCall {
             response_model: self.progress.response_model.as_deref(),
             response_id: self.progress.response_id.as_deref(),
             finish_reasons: &reasons,
-            usage: self.progress.usage().map(|(usage, _)| usage),
+            usage: self.usage.map(|(usage, _)| usage),
             time_to_first_chunk: self.progress.time_to_first,
             error_type: (!matches!(ending, Ending::Completed)).then(|| ending.outcome()),
         });

@@ -151,10 +151,11 @@ impl Telling {
         Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
     }
 
-    /// Settles the call, tells its client how it ended, and writes its terminal row.
+    /// Accounts for the call and settles it, tells its client how it ended, and writes its terminal row.
     async fn end(mut self: Box<Self>, mut open: Box<OpenCall>, ending: &Ending, deadline: Instant) {
         let gateway = Arc::clone(&self.gateway);
         open.context.failure.note(ending);
+        open.account(&gateway.meter).await;
         open.settle().await;
         let conclusion = open.conclusion(ending);
         let answer = self.answer.take().map(Head::Complete).or_else(|| {
@@ -210,7 +211,7 @@ impl Telling {
         open: &mut OpenCall,
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Reply, Ending> {
-        let charges = spend::charges(&self.snapshot, open, &authorized)?;
+        let charges = spend::charges(&self.gateway, &self.snapshot, open, &authorized)?;
         self.write_intent(open).await?;
         let (limits, reserved) = spend::reserve(&self.gateway, open, charges).await;
         self.limits = Some(Box::new(limits));

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    domain::{Usage, UsageSource},
-    provider::{ChunkView, Complete, CompletionView},
+    budget::{MAX_COUNTED_BYTES, Metered, Unmetered, Written},
+    domain::Usage,
+    provider::{ChunkView, Complete, CompletionView, Delta},
 };
 
 /// Choices that are kept account of: `OpenAI`'s own bound on `n`.
@@ -19,6 +20,8 @@ const HEADS: u8 = 4;
 pub struct Progress {
     /// Bytes that were sent to providers which may charge for them; 0 if none has seen the call.
     pub sent_bytes: usize,
+    /// Of these, the last request's.
+    pub request_bytes: usize,
     pub time_to_first: Option<Duration>,
     /// What the provider says it has spent; the last word counts.
     pub reported: Option<Usage>,
@@ -30,6 +33,11 @@ pub struct Progress {
     choices: BTreeMap<u64, Option<String>>,
     /// Bytes that the model wrote, in all choices.
     pub written_bytes: usize,
+    /// Their beginning, in the order in which they came, to be counted if nobody else does. It
+    /// grows with what comes: most streams are short, and many are open at once.
+    text: String,
+    /// The model has shown its reasoning.
+    reasoned: bool,
     /// The provider sent an error in the middle of its stream.
     pub failed: bool,
     /// The provider said `[DONE]`.
@@ -50,9 +58,21 @@ impl Progress {
         self.failed |= view.is_error();
         for choice in view.choices() {
             if let Some(delta) = &choice.delta {
-                self.written_bytes += delta.written_bytes();
+                self.note_written(delta);
             }
             self.note_choice(choice.index, choice.finish_reason.as_deref());
+        }
+    }
+
+    fn note_written(&mut self, delta: &Delta<'_>) {
+        self.reasoned |= delta.reasoning().is_some();
+        for piece in delta.written() {
+            // Up to the first piece that has no room: what is kept has no holes.
+            if self.text.len() == self.written_bytes {
+                let room = MAX_COUNTED_BYTES - self.text.len();
+                self.text.push_str(&piece[..piece.floor_char_boundary(room)]);
+            }
+            self.written_bytes += piece.len();
         }
     }
 
@@ -70,32 +90,42 @@ impl Progress {
         if complete.status >= 400 {
             return;
         }
-        self.written_bytes = complete.body.len();
-        let Ok(view) = serde_json::from_slice::<CompletionView<'_>>(&complete.body) else { return };
+        let Ok(view) = serde_json::from_slice::<CompletionView<'_>>(&complete.body) else {
+            self.written_bytes = complete.body.len();
+            return;
+        };
         self.response_id = view.id.as_deref().map(short);
         self.response_model = view.model.as_deref().map(short);
         self.reported = view.usage.map(Usage::from);
         for (index, choice) in (0..).zip(view.choices.iter().flatten()) {
+            match choice.written() {
+                Some(delta) => self.note_written(&delta),
+                None => self.written_bytes += choice.message.map_or(0, |raw| raw.get().len()),
+            }
             self.note_choice(index, choice.finish_reason.as_deref());
         }
     }
 
-    /// What the call has spent: as the provider says, else by our estimate. `None` where no
-    /// provider has seen the call.
-    #[must_use]
-    pub fn usage(&self) -> Option<(Usage, UsageSource)> {
-        if let Some(usage) = self.reported {
-            return Some((usage, UsageSource::Provider));
+    /// For the meter to count, where the provider told nothing. Takes the text.
+    pub(super) fn unmetered(&mut self) -> Unmetered {
+        Unmetered {
+            sent_bytes: self.sent_bytes,
+            text: std::mem::take(&mut self.text),
+            written_bytes: self.written_bytes,
         }
-        let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
-        (self.sent_bytes > 0).then(|| {
-            let usage = Usage {
-                input_tokens: tokens(self.sent_bytes),
-                output_tokens: tokens(self.written_bytes),
-                ..Usage::default()
-            };
-            (usage, UsageSource::Estimate)
-        })
+    }
+
+    /// For the meter to learn from what the provider told. Takes the text.
+    pub(super) fn metered(&mut self, usage: Usage) -> Metered {
+        let hidden = if self.reasoned { 0 } else { usage.reasoning_tokens };
+        let text = std::mem::take(&mut self.text);
+        // What is told in the middle of an answer may be of its beginning alone.
+        let written = (self.is_complete() && !text.is_empty()).then(|| Written {
+            text,
+            bytes: self.written_bytes,
+            tokens: usage.output_tokens.saturating_sub(hidden),
+        });
+        Metered { request_bytes: self.request_bytes, input_tokens: usage.input_tokens, written }
     }
 
     /// Has every choice that we know of ended in its own time?

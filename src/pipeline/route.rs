@@ -53,6 +53,7 @@ async fn attempt(
     let body = call.call().to_upstream(&route.model, stream);
     let sent_before = open.progress.sent_bytes;
     open.progress.sent_bytes += body.len();
+    open.progress.request_bytes = body.len();
     let request = ProviderRequest {
         body,
         stream,

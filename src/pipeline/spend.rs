@@ -13,6 +13,7 @@ use crate::{
 
 /// What the call may take of every bucket that applies to it.
 pub(super) fn charges(
+    gateway: &Gateway,
     snapshot: &Snapshot,
     open: &OpenCall,
     authorized: &Authorized<ModelCall>,
@@ -23,7 +24,7 @@ pub(super) fn charges(
         price: model.price,
         attempts: u64::try_from(model.routes.len()).unwrap_or(u64::MAX),
     };
-    let input_tokens = u64::try_from(call.body_len().div_ceil(4)).unwrap_or(u64::MAX);
+    let input_tokens = gateway.meter.estimator.input_tokens(&model.name, call.body_len());
     let forecast = Forecast::new(call, input_tokens, &bounds);
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
     charges.map_err(Ending::Denied)
@@ -35,6 +36,8 @@ pub(super) async fn reserve(
     open: &mut OpenCall,
     charges: Vec<Charge>,
 ) -> (Report, Result<(), Ending>) {
+    let caller = &open.context.caller;
+    gateway.budgets.note(caller.agent.as_ref().unwrap_or(&caller.subject), &charges);
     match gateway.budgets.reserve(open.id, charges.clone()).await {
         Ok(reservation) => {
             let report = reservation.report();

@@ -114,6 +114,18 @@ pub struct CompletionView<'a> {
 pub struct CompletionChoice<'a> {
     #[serde(borrow, default, deserialize_with = "lenient")]
     pub finish_reason: Option<Text<'a>>,
+    /// Kept raw: its fields may be of other types than we know.
+    #[serde(borrow, default)]
+    pub message: Option<&'a RawValue>,
+}
+
+impl<'a> CompletionChoice<'a> {
+    /// What the model wrote; its fields are those of a delta. `None` where they are of other types
+    /// than we know.
+    #[must_use]
+    pub fn written(&self) -> Option<Delta<'a>> {
+        read(self.message)
+    }
 }
 
 /// `usage`.
@@ -274,19 +286,20 @@ fn read<'a, T: Deserialize<'a>>(value: Option<&'a RawValue>) -> Option<T> {
 }
 
 impl Delta<'_> {
-    /// The bytes of everything that the model wrote here.
+    /// The model's reasoning, where it shows it.
     #[must_use]
-    pub fn written_bytes(&self) -> usize {
-        let texts = [&self.content, &self.reasoning, &self.reasoning_content, &self.refusal];
-        let text: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
+    pub fn reasoning(&self) -> Option<&str> {
+        // Some servers tell the same in both fields.
+        let texts = [&self.reasoning, &self.reasoning_content].into_iter().flatten();
+        texts.map(|text| &**text).find(|text| !text.is_empty())
+    }
+
+    /// Everything that the model wrote here: text, reasoning, refusal, tool calls.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
         let functions = self.tool_calls.iter().flatten().filter_map(|call| call.function.as_ref());
-        let calls: usize = functions
-            .map(|function| {
-                function.name.as_ref().map_or(0, |name| name.len())
-                    + function.arguments.as_ref().map_or(0, |text| text.len())
-            })
-            .sum();
-        text + calls
+        let calls = functions.flat_map(|function| [&function.name, &function.arguments]);
+        let texts = [&self.content, &self.refusal].into_iter().chain(calls).flatten();
+        self.reasoning().into_iter().chain(texts.map(|text| &**text))
     }
 }
 

@@ -31,6 +31,7 @@ use crate::domain::Kind;
     servers((url = "/", description = "Where this document came from")),
     tags(
         (name = "models", description = "OpenAI's dialect: point its SDKs here, with a token as the API key"),
+        (name = "budgets", description = "What the caller may spend still"),
         (name = "streams", description = "Native streams: they can be resumed and canceled"),
     ),
     // Those that are named in answers and in strings of JSON alone, where the derive doesn't look.

@@ -129,6 +129,46 @@ pub(super) struct ChatCompletionChunk {
     usage: Option<serde_json::Value>,
 }
 
+/// How a caller's budgets and limits stand.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct BudgetList {
+    /// Always `list`.
+    #[schema(example = "list")]
+    pub object: &'static str,
+    pub data: Vec<BudgetObject>,
+}
+
+/// One budget or limit.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct BudgetObject {
+    /// What it limits: `requests-per-minute`, `tokens-per-minute`, `slots`, `tokens-per-hour`,
+    /// `tokens-per-day`, `usd-per-day`, `usd-per-month`.
+    #[schema(example = "usd-per-day")]
+    pub budget: String,
+    /// All whose calls share it: `tier:pro`, `agent:crawler`, `cost_center:cc-1`.
+    #[schema(example = "agent:crawler")]
+    pub owner: String,
+    /// Only calls to this model count.
+    #[schema(example = "demo")]
+    pub model: Option<String>,
+    /// What the numbers count: `requests`, `tokens`, `micro_usd`, `calls`.
+    #[schema(example = "micro_usd")]
+    pub unit: &'static str,
+    #[schema(example = 5_000_000)]
+    pub limit: u64,
+    /// Spent. It may be more than the limit: what is beyond is paid by the windows to come.
+    #[schema(example = 1_200_000)]
+    pub used: u64,
+    /// Held for calls that run.
+    #[schema(example = 30_000)]
+    pub reserved: u64,
+    #[schema(example = 3_770_000)]
+    pub remaining: u64,
+    /// When all of it is there again. Absent for slots: those come back as calls end.
+    #[schema(example = "2026-11-22T00:00:00Z", format = DateTime)]
+    pub resets_at: Option<String>,
+}
+
 /// The models that the caller may use.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ModelList {

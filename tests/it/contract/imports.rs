@@ -59,6 +59,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tracing_opentelemetry", &["telemetry"]),
     // `config` checks `telemetry.log` with the parser of such filters.
     ("tracing_subscriber", &["telemetry", "config"]),
+    ("tiktoken", &["budget"]),
     ("clap", &["cli"]),
 ];
 

@@ -27,6 +27,7 @@ fn assert_at_once(times: &[Duration]) {
 #[tokio::test]
 async fn delete_ends_a_stream_and_its_upstream_at_once() {
     let app = TestApp::start().await;
+    app.count_once().await;
     let alice = app.alice();
     let mut times = Vec::new();
     for i in 1..=5 {
@@ -51,7 +52,7 @@ async fn delete_ends_a_stream_and_its_upstream_at_once() {
     assert_eq!((rows.len(), canceled.len()), (10, 5));
     assert_eq!(canceled[0].outcome.as_deref(), Some("canceled"));
     assert_eq!(canceled[0].detail.as_deref(), Some("requested"));
-    assert_eq!(canceled[0].usage_source.as_deref(), Some("estimate"), "what was said is charged");
+    assert_eq!(canceled[0].usage_source.as_deref(), Some("counted"), "what was said is charged");
     app.shutdown().await;
 }
 

@@ -5,6 +5,7 @@ mod answer;
 mod body;
 mod cancel;
 mod chat;
+mod counted;
 mod drain;
 mod failover;
 mod fault;

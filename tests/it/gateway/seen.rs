@@ -26,6 +26,7 @@ pub struct Seen {
 /// A call of `body` to a fresh gateway whose provider answers with `script`. Nothing is left.
 pub async fn call_with(change: impl FnOnce(&mut Config), script: Script, body: &Value) -> Seen {
     let app = TestApp::with(change).await;
+    app.count_once().await;
     app.upstream.enqueue(script);
     let answer = read(app.alice().post(PATH).json(body)).await;
     let seen = answer.recorded(&app).await;

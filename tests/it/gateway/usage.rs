@@ -106,10 +106,10 @@ async fn usage_on_a_chunk_with_choices_is_counted_and_the_last_word_is_taken() {
 }
 
 #[tokio::test]
-async fn a_provider_that_tells_no_usage_is_estimated() {
+async fn a_provider_that_tells_no_usage_is_counted() {
     let script = openai::text_stream_without_usage(["twelve bytes"]);
     let seen = call_with(|_| {}, script, &chat(true)).await;
-    assert_eq!(seen.row(), ("settle", "ok", 200, Some("estimate")));
+    assert_eq!(seen.row(), ("settle", "ok", 200, Some("counted")));
     assert_eq!(seen.terminal.output_tokens, Some(3));
     assert!(seen.terminal.input_tokens > Some(0) && seen.terminal.cost_micro_usd > Some(0));
 }

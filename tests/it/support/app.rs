@@ -124,6 +124,13 @@ impl TestApp {
         self.app().gateway()
     }
 
+    /// Unpacks the tokenizer's vocabulary: a call that has to be counted might give up waiting for
+    /// it on a busy machine.
+    pub async fn count_once(&self) {
+        let counted = self.gateway().meter.counter.count("Hello".to_owned()).await;
+        assert_eq!(counted, Some(1));
+    }
+
     pub fn reload(&self, config: &Config) {
         self.app().reloader().reload(config).expect("the configuration is good");
     }
