@@ -18,6 +18,7 @@ mod reload;
 mod resume;
 mod secret;
 mod seen;
+mod shared_store;
 mod span;
 mod status;
 mod stream;
