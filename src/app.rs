@@ -10,8 +10,9 @@ use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
     budget::{
-        Budgets, Busts, Estimator, LedgerError, LedgerHealth, LedgerStore, Notifier, NotifierError,
-        TokenMeter, check_ledger, check_notifier, open_ledger, start_notifier,
+        Budgets, Busts, Estimator, FairQueues, LedgerError, LedgerHealth, LedgerStore, Notifier,
+        NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, open_ledger,
+        start_notifier,
     },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
@@ -303,6 +304,10 @@ fn gateway(
         meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),
+        queues: FairQueues::new(QueueBounds {
+            max_waiting: config.budget.queue_limit,
+            max_wait: Duration::from_millis(config.budget.queue_wait_ms),
+        }),
         hub: Arc::new(Hub::new(&config.stream)),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),

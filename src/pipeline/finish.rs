@@ -1,6 +1,6 @@
 //! A call that was begun, and its one end.
 
-use super::{CallContext, Progress};
+use super::{CallContext, Gateway, Progress, spend::Turn};
 use crate::{
     audit::{Audit, Entry, EntryKind},
     budget::{Reservation, Spent, TokenMeter},
@@ -92,6 +92,7 @@ pub struct OpenCall {
     pub context: CallContext,
     pub progress: Progress,
     pub(super) reservation: Option<Reservation>,
+    pub(super) turn: Option<Turn>,
     pub(super) redactions: Counts,
     /// What it has spent, and who counted: `None` until it was accounted for, and where no provider
     /// has seen the call.
@@ -124,6 +125,7 @@ impl OpenCall {
             context,
             progress: Progress::default(),
             reservation: None,
+            turn: None,
             redactions: Counts::new(),
             usage: None,
             price: model.price,
@@ -174,10 +176,13 @@ impl OpenCall {
 
     /// Gives back what the budgets held. Before the client is told of the end, so that whoever has
     /// seen the end of one call finds its slot free for the next.
-    pub(super) async fn settle(&mut self) {
+    pub(super) async fn settle(&mut self, gateway: &Gateway) {
         let Some(reservation) = self.reservation.take() else { return };
         let spent = if reservation.has_left() { self.spent() } else { Spent::Nothing };
         reservation.settle(spent).await;
+        if let Some(turn) = self.turn.take() {
+            turn.end(gateway);
+        }
     }
 
     /// Of a call that has left.

@@ -3,7 +3,7 @@
 use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{bounds, url};
+use super::{bounds, url, wide};
 use crate::config::{BudgetConfig, LedgerKind, decode_notify_secret, findings::Findings};
 
 const REDIS_URL: &str = "budget.redis_url";
@@ -19,7 +19,13 @@ pub(super) fn check(budget: &BudgetConfig, found: &mut Findings) {
 }
 
 fn check_store(budget: &BudgetConfig, found: &mut Findings) {
-    bounds(found, "budget", &[("replicas", budget.replicas.into(), 1..=MAX_REPLICAS)]);
+    let numbers = [
+        ("replicas", budget.replicas.into(), 1..=MAX_REPLICAS),
+        ("queue_limit", wide(budget.queue_limit), 1..=100_000),
+        // A call that waits longer than any client does holds a place for nobody.
+        ("queue_wait_ms", budget.queue_wait_ms, 0..=600_000),
+    ];
+    bounds(found, "budget", &numbers);
     match &budget.redis_url {
         Some(url) => {
             if let Err(message) = check_redis_url(url) {
