@@ -141,9 +141,9 @@ impl Refusal {
 /// A wait as a person reads it, rounded up.
 fn wait_text(ms: u64) -> String {
     match ms {
-        ..10_000 => format!("{ms} ms"),
-        ..600_000 => format!("{} s", ms.div_ceil(1_000)),
-        ..36_000_000 => format!("{} min", ms.div_ceil(60_000)),
+        0..10_000 => format!("{ms} ms"),
+        10_000..600_000 => format!("{} s", ms.div_ceil(1_000)),
+        600_000..36_000_000 => format!("{} min", ms.div_ceil(60_000)),
         _ => format!("{} h", ms.div_ceil(3_600_000)),
     }
 }

@@ -93,6 +93,8 @@ pub struct OpenCall {
     pub progress: Progress,
     pub(super) reservation: Option<Reservation>,
     pub(super) turn: Option<Turn>,
+    /// The most that the answers can have.
+    pub(super) output_bound: Option<u64>,
     pub(super) redactions: Counts,
     /// What it has spent, and who counted: `None` until it was accounted for, and where no provider
     /// has seen the call.
@@ -126,6 +128,7 @@ impl OpenCall {
             progress: Progress::default(),
             reservation: None,
             turn: None,
+            output_bound: None,
             redactions: Counts::new(),
             usage: None,
             price: model.price,
@@ -170,7 +173,11 @@ impl OpenCall {
             self.usage = Some((usage, UsageSource::Provider));
             meter.learn(model, self.progress.metered(usage));
         } else if self.progress.sent_bytes > 0 {
-            self.usage = Some(meter.count(model, self.progress.unmetered()).await);
+            let (mut usage, source) = meter.count(model, self.progress.unmetered()).await;
+            // A count of ours may be too high, and a provider keeps to the bound: what was reserved
+            // as the dearest that the call can be, must be.
+            usage.output_tokens = usage.output_tokens.min(self.output_bound.unwrap_or(u64::MAX));
+            self.usage = Some((usage, source));
         }
     }
 

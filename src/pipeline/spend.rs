@@ -17,7 +17,7 @@ use crate::{
 pub(super) fn charges(
     gateway: &Gateway,
     snapshot: &Snapshot,
-    open: &OpenCall,
+    open: &mut OpenCall,
     authorized: &Authorized<ModelCall>,
 ) -> Result<Vec<Charge>, Ending> {
     let (call, model) = (authorized.call(), authorized.model());
@@ -28,6 +28,7 @@ pub(super) fn charges(
     };
     let input_tokens = gateway.meter.estimator.input_tokens(&model.name, call.body_len());
     let forecast = Forecast::new(call, input_tokens, &bounds);
+    open.output_bound = forecast.output_bound();
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
     charges.map_err(Ending::Denied)
 }

@@ -34,7 +34,10 @@ pub(super) struct OnRedis {
 
 impl OnRedis {
     pub(super) async fn new() -> Self {
-        let server = RedisServer::start().await;
+        Self::on(RedisServer::start().await)
+    }
+
+    fn on(server: RedisServer) -> Self {
         let clock = Arc::new(AtomicU64::new(START_MICROS));
         let by = Clock::Given(Arc::clone(&clock));
         let ledger = RedisLedger::with(&server.url(), "{test}:", by).expect("a ledger");
@@ -198,6 +201,20 @@ async fn a_window_in_debt_is_kept_until_it_is_paid() {
     let key = redis.server.keys().into_iter().find(|key| key.ends_with("usd-per-day"));
     let ttl = redis.server.number(&["PTTL", &key.expect("its key")]);
     assert!(ttl > 3 * 86_400_000, "{ttl}");
+}
+
+/// Settling and sweeping name keys that only the reservation knows of.
+#[tokio::test]
+async fn it_runs_on_a_cluster() {
+    let redis = OnRedis::on(RedisServer::start_cluster().await);
+    let id = take(&redis, &all()).await;
+    redis.ledger().depart(id).await.expect("departed");
+    settle(&redis, id, actual(10, 5)).await;
+    take(&redis, &all()).await;
+    redis.wait_micros(MINUTE).await;
+    redis.ledger().renew(&[]).await.expect("swept");
+    assert_eq!(standing(&redis, &slots("m", 5)).await.used, 0);
+    assert_eq!(standing(&redis, &usd_per_day(100, 10)).await.used, 5);
 }
 
 /// One command of ours for each thing done, however many buckets.

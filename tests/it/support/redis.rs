@@ -25,6 +25,7 @@ pub struct RedisServer {
     child: Option<Child>,
     port: u16,
     dir: PathBuf,
+    arguments: &'static [&'static str],
 }
 
 /// The installed one: `make test` sees to it.
@@ -34,9 +35,24 @@ fn binary() -> String {
 
 impl RedisServer {
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// One node that is a whole cluster.
+    pub async fn start_cluster() -> Self {
+        let server = Self::start_with(&["--cluster-enabled", "yes"]).await;
+        server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        eventually(PATIENCE, async || {
+            server.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+        })
+        .await;
+        server
+    }
+
+    async fn start_with(arguments: &'static [&'static str]) -> Self {
         let dir = std::env::temp_dir().join(format!("tollgate-redis-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&dir).expect("a directory for the test");
-        let mut server = Self { child: None, port: free_port(), dir };
+        let mut server = Self { child: None, port: free_port(), dir, arguments };
         // Another test may have taken the port since: then it ends at once.
         for _ in 0..5 {
             server.spawn();
@@ -51,6 +67,7 @@ impl RedisServer {
     fn spawn(&mut self) {
         let child = Command::new(binary())
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(self.arguments)
             .args(["--save", "", "--appendonly", "no", "--requirepass", PASSWORD])
             .arg("--dir")
             .arg(&self.dir)
