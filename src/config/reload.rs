@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{AuthConfig, Config, ConfigErrors, load, validate};
+use super::{AuthConfig, BudgetConfig, Config, ConfigErrors, load, validate};
 
 /// How often the file is looked at. By its content: a Kubernetes `ConfigMap` changes by swapping
 /// a symbolic link two directories up, which no watch on the file itself sees.
@@ -122,7 +122,13 @@ fn keep_what_is_fixed(running: &Config, mut new: Config) -> Reload {
             }
         )*};
     }
-    keep!(server admission capabilities budget audit stream telemetry);
+    keep!(server admission capabilities audit stream telemetry);
+    // Of `budget`, what claims may spend is live.
+    let kept = BudgetConfig { claims: new.budget.claims.clone(), ..running.budget.clone() };
+    if new.budget != kept {
+        new.budget = kept;
+        needs_restart.push("budget");
+    }
     if new.auth.issuers != running.auth.issuers {
         new.auth.issuers.clone_from(&running.auth.issuers);
         needs_restart.push("auth.issuers");

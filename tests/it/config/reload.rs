@@ -88,6 +88,7 @@ fn each_section_that_is_fixed_is_named_and_kept() {
     let cases = [
         ("[server]\n", "[server]\ndrain_s = 5\n", "server"),
         ("[auth]\n", "[admission]\nmax_in_flight = 5\n[auth]\n", "admission"),
+        ("[auth]\n", "[budget]\nqueue_wait_ms = 5\n[auth]\n", "budget"),
         ("[auth]\n", "[audit]\npath = \"other.db\"\n[auth]\n", "audit"),
         ("[auth]\n", "[stream]\nkeepalive_s = 5\n[auth]\n", "stream"),
         ("[auth]\n", "[telemetry]\nlog = \"debug\"\n[auth]\n", "telemetry"),
@@ -104,6 +105,19 @@ fn each_section_that_is_fixed_is_named_and_kept() {
         assert!(matches!(reloader.look(false), Outcome::Unchanged), "said once");
         assert_eq!(changed(reloader.look(true)).needs_restart, [section], "said when asked");
     }
+}
+
+#[test]
+fn what_claims_may_spend_is_live_and_the_rest_of_budgets_is_not() {
+    let mapped = "audience = [\"tollgate\"]\nclaims.extra = { team = \"team\" }";
+    let base = base_with("audience = [\"tollgate\"]", mapped);
+    let (file, mut reloader) = start(&base);
+    let claims = "[[budget.claims]]\nclaim = \"team\"\nvalue = \"*\"\nusd_per_day = 5\n";
+    file.write(&format!("{base}\n[budget]\nqueue_limit = 5\n{claims}"));
+    let reload = changed(reloader.look(false));
+    assert_eq!(reload.needs_restart, ["budget"]);
+    assert_eq!(reload.config.budget.claims.len(), 1);
+    assert_eq!(reload.config.budget.queue_limit, 1_000);
 }
 
 #[test]
