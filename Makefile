@@ -74,8 +74,12 @@ doc: ## rustdoc; a broken link is an error
 	$(call say,rustdoc)
 	@RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --no-deps --document-private-items
 
+.PHONY: redis
+redis: ## The redis-server that tests start: found, or installed by apt where root may
+	@tests/redis
+
 .PHONY: it
-it: ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
+it: redis ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
 	$(call say,integration tests)
 	$(call need,$(NEXTEST))
 	@cargo nextest run --locked $(FILTER)

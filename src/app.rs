@@ -10,8 +10,9 @@ use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
     budget::{
-        Budgets, Busts, Estimator, FairQueues, MemoryLedger, Notifier, NotifierError, QueueBounds,
-        TokenMeter, check_notifier, start_notifier,
+        Budgets, Busts, Estimator, FairQueues, LedgerError, LedgerHealth, LedgerStore, Notifier,
+        NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, open_ledger,
+        start_notifier,
     },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
@@ -42,6 +43,8 @@ pub enum StartError {
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Notifier(#[from] NotifierError),
+    #[error("budget.redis_url: {0}")]
+    Ledger(#[from] LedgerError),
     #[error("server.tls: {0}")]
     Tls(#[from] TlsError),
 }
@@ -56,6 +59,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Snapshot::new(config, &vocabulary)?;
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
+    check_ledger(&config.budget)?;
     Ok(())
 }
 
@@ -80,6 +84,7 @@ pub struct App {
     admin: Port,
     /// What runs beside the calls: key refresh, sweeping, the audit writer, notices.
     background: TaskTracker,
+    ledger_health: Option<Arc<LedgerHealth>>,
     stop_background: CancellationToken,
 }
 
@@ -152,8 +157,10 @@ impl App {
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
         let notifier = start_notifier(&config.budget, &background, &stop_background);
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
+        let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
+        let ledger_health = store.health.clone();
         let audit = Audit::start(Arc::new(sink), &background);
-        let gateway = Arc::new(gateway(config, snapshot, audit, notifier));
+        let gateway = Arc::new(gateway(config, snapshot, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
         background.spawn(gateway.budgets.clone().keep_alive(stop_background.clone()));
@@ -182,6 +189,7 @@ impl App {
             connections,
             admin,
             background,
+            ledger_health,
             stop_background,
         })
     }
@@ -206,6 +214,12 @@ impl App {
     #[must_use]
     pub const fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
+    }
+
+    /// How the shared store of budgets is doing; `None` where there is none.
+    #[must_use]
+    pub const fn ledger_health(&self) -> Option<&Arc<LedgerHealth>> {
+        self.ledger_health.as_ref()
     }
 
     /// Stops: no new requests; those in flight have `drain_s` to end, then are ended; everything
@@ -281,11 +295,12 @@ fn gateway(
     snapshot: Snapshot,
     audit: Audit,
     notifier: Arc<dyn Notifier>,
+    store: LedgerStore,
 ) -> Gateway {
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
-        budgets: Budgets::new(Arc::new(MemoryLedger::new())),
+        budgets: Budgets::new(store.ledger),
         meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),

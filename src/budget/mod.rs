@@ -5,6 +5,7 @@
 
 mod bucket;
 mod estimate;
+mod failover;
 mod forecast;
 mod ledger;
 mod limits;
@@ -12,9 +13,11 @@ mod memory;
 mod meter;
 mod notice;
 mod queue;
+mod redis;
 mod report;
 mod reservation;
 mod state;
+mod store;
 mod tokenizer;
 mod window;
 
@@ -26,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
 pub use estimate::Estimator;
+pub use failover::FailoverLedger;
 pub use forecast::{Forecast, ModelBounds};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
@@ -37,8 +41,10 @@ pub use notice::{
     check_notifier, start_notifier, verify,
 };
 pub use queue::{Claim, Entered, FairQueues, QUEUE_RETRY, QueueBounds, Refused, RefusedReason};
+pub use redis::{COMMAND_TIMEOUT, Clock, Failure, LedgerHealth, RedisLedger};
 pub use report::{Policy, Report};
 pub use reservation::{OpenReservations, Reservation};
+pub use store::{LedgerStore, check_ledger, open_ledger};
 pub use tokenizer::{MAX_COUNTED_BYTES, TokenCounter};
 pub use window::Window;
 
@@ -132,13 +138,13 @@ impl Budgets {
         }
     }
 
-    /// Keeps what is open from expiring. To be called well within [`RESERVATION_TTL`].
+    /// Keeps what is open from expiring, and ends what a lost process left behind. To be called
+    /// well within [`RESERVATION_TTL`].
     ///
     /// # Errors
     /// Where the store does not answer; the next time may do.
     pub async fn renew(&self) -> Result<(), LedgerError> {
-        let ids = self.open.ids();
-        if ids.is_empty() { Ok(()) } else { self.ledger.renew(&ids).await }
+        self.ledger.renew(&self.open.ids()).await
     }
 
     /// Reservations that are neither settled nor lost: 0 when nothing runs.

@@ -52,6 +52,13 @@ impl Short {
 }
 
 impl State {
+    /// From its numbers, in the order of its fields: as another store keeps them. That store
+    /// lets go of idle buckets in its own way.
+    pub(super) const fn from_numbers(numbers: [u64; 7]) -> Self {
+        let [arrival, refunded, used, reserved, debt, window, window_end] = numbers;
+        Self { arrival, refunded, used, reserved, debt, window, window_end, limit: 0, open: 0 }
+    }
+
     /// Does it say no more than a new one would?
     pub(super) const fn is_idle(&self, now: u64) -> bool {
         // A window's end pays for what was spent in it; what is beyond is owed still.

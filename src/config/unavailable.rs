@@ -4,17 +4,15 @@
 //! Whoever adds a feature takes its line away here.
 
 use super::{
-    AuditContent, AuditStore, Config, LedgerKind, OnStoreFailure, ProviderKind, ReplayStore,
-    ResponseRedaction, findings::Findings,
+    AuditContent, AuditStore, Config, ProviderKind, ReplayStore, ResponseRedaction,
+    findings::Findings,
 };
 
 /// Notes each use of a feature that is not there yet.
 pub(super) fn refuse(config: &Config, found: &mut Findings) {
-    let Config { budget, audit, redaction, stream, telemetry, .. } = config;
+    let Config { audit, redaction, stream, telemetry, .. } = config;
     #[rustfmt::skip]
     let values = [
-        ("budget.store", "\"redis\"", budget.store == LedgerKind::Redis, "use \"memory\""),
-        ("budget.on_store_failure", "\"static-share\"", budget.on_store_failure == OnStoreFailure::StaticShare, "use \"deny\""),
         ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
         ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
         ("redaction.responses", "\"redact\"", redaction.responses == ResponseRedaction::Redact, "use \"off\""),
@@ -23,7 +21,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
     ];
     #[rustfmt::skip]
     let keys = [
-        ("budget.redis_url", budget.redis_url.is_some()),
         ("audit.url", audit.url.is_some()),
         ("audit.spool", audit.spool.is_some()),
         ("audit.spool_limit_bytes", audit.spool_limit_bytes.is_some()),

@@ -13,6 +13,8 @@ pub struct BudgetConfig {
     pub store: LedgerKind,
     pub redis_url: Option<SecretString>,
     pub on_store_failure: OnStoreFailure,
+    /// How many gateways share the limits when the store fails (`static-share`).
+    pub replicas: u32,
     /// Where a busted budget is told of, in a POST signed with `notify_secret`.
     pub notify_url: Option<String>,
     pub notify_secret: Option<SecretString>,
@@ -43,6 +45,7 @@ impl PartialEq for BudgetConfig {
             store,
             redis_url,
             on_store_failure,
+            replicas,
             notify_url,
             notify_secret,
             queue_limit,
@@ -51,6 +54,7 @@ impl PartialEq for BudgetConfig {
         } = self;
         *store == other.store
             && *on_store_failure == other.on_store_failure
+            && *replicas == other.replicas
             && *notify_url == other.notify_url
             && *queue_limit == other.queue_limit
             && *queue_wait_ms == other.queue_wait_ms
@@ -66,6 +70,7 @@ impl Default for BudgetConfig {
             store: LedgerKind::Memory,
             redis_url: None,
             on_store_failure: OnStoreFailure::Deny,
+            replicas: 1,
             notify_url: None,
             queue_limit: 1_000,
             queue_wait_ms: 5_000,

@@ -1,18 +1,67 @@
 //! `[budget]`.
 
+use http::Uri;
+use secrecy::{ExposeSecret, SecretString};
+
 use super::{bounds, url, wide};
-use crate::config::{BudgetConfig, decode_notify_secret, findings::Findings};
+use crate::config::{BudgetConfig, LedgerKind, decode_notify_secret, findings::Findings};
+
+const REDIS_URL: &str = "budget.redis_url";
+/// More gateways than anybody has.
+const MAX_REPLICAS: u64 = 1_000;
 
 const NOTIFY_URL: &str = "budget.notify_url";
 const NOTIFY_SECRET: &str = "budget.notify_secret";
 
 pub(super) fn check(budget: &BudgetConfig, found: &mut Findings) {
-    let queue = [
+    check_store(budget, found);
+    check_notice(budget, found);
+}
+
+fn check_store(budget: &BudgetConfig, found: &mut Findings) {
+    let numbers = [
+        ("replicas", budget.replicas.into(), 1..=MAX_REPLICAS),
         ("queue_limit", wide(budget.queue_limit), 1..=100_000),
         // A call that waits longer than any client does holds a place for nobody.
         ("queue_wait_ms", budget.queue_wait_ms, 0..=600_000),
     ];
-    bounds(found, "budget", &queue);
+    bounds(found, "budget", &numbers);
+    match &budget.redis_url {
+        Some(url) => {
+            if let Err(message) = check_redis_url(url) {
+                found.add(REDIS_URL, message);
+            }
+        }
+        None => found.require(
+            budget.store == LedgerKind::Memory,
+            REDIS_URL,
+            "is missing; write redis://host:6379/0, or rediss:// for TLS, or use store = \"memory\"",
+        ),
+    }
+}
+
+/// What is wrong with it, without showing it: it holds a password.
+fn check_redis_url(url: &SecretString) -> Result<(), &'static str> {
+    let text = url.expose_secret();
+    if !(text.starts_with("redis://") || text.starts_with("rediss://")) {
+        return Err("must begin with redis:// or rediss:// (TLS)");
+    }
+    if text.contains('#') {
+        return Err("has no fragment (\"#…\"); remove it (in a password, write %23)");
+    }
+    let malformed = "is not a URL; write redis://:password@host:6379/0";
+    let url: Uri = text.parse().map_err(|_| malformed)?;
+    if url.host().is_none_or(str::is_empty) {
+        return Err(malformed);
+    }
+    let database = url.path().trim_start_matches('/');
+    if !database.is_empty() && database.parse::<u16>().is_err() {
+        return Err("has a path that is none; write the database's number, as in redis://host/0");
+    }
+    Ok(())
+}
+
+fn check_notice(budget: &BudgetConfig, found: &mut Findings) {
     match budget.notify_url.as_deref().map(url::parse) {
         None => {}
         Some(Ok(url)) => found.require(

@@ -69,7 +69,7 @@ fn a_bad_one_has_each_error_with_its_place_and_key_and_serve_says_the_same() {
         "bad.toml:2:1: server.listen: ",
         "bad.toml:3:1: server.lissen: ",
         "providers[0].base_url: ",
-        "budget.store: ",
+        "budget.redis_url: ",
         "auth.issuers: ",
         "models: ",
     ];

@@ -16,7 +16,6 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
     let errors = load(DESIGN, &env).expect_err("features are missing");
     let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
     let expected = [
-        "budget.redis_url",
         "audit.url",
         "audit.spool",
         "audit.spool_limit_bytes",
@@ -33,7 +32,6 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
 #[test]
 fn the_design_s_example_without_what_is_missing_is_right() {
     let refused = [
-        "redis_url",
         "url = \"${DATABASE_URL}\"",
         "spool = ",
         "spool_limit_bytes",
@@ -43,7 +41,8 @@ fn the_design_s_example_without_what_is_missing_is_right() {
     ];
     let kept = |line: &&str| !refused.iter().any(|key| line.starts_with(key));
     let text = DESIGN.lines().filter(kept).collect::<Vec<_>>().join("\n");
-    let config = load(&text, &[("CEREBRAS_API_KEY", "k"), NOTIFY]).unwrap();
+    let config =
+        load(&text, &[("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), NOTIFY]).unwrap();
     assert_eq!(config.models[0].routes[0].provider, "cerebras");
     assert_eq!(config.tiers[0].limits[0].concurrent, Some(32));
     assert_eq!(config.budget.notify_url.as_deref(), Some("https://hitl.example/budgets"));

@@ -5,14 +5,6 @@ use super::{BASE, base_with, errors_of};
 #[test]
 fn each_is_refused_by_name_with_what_to_do() {
     let cases = [
-        ("[budget]\nstore = \"redis\"", "budget.store", "\"redis\"", "use \"memory\""),
-        ("[budget]\nredis_url = \"r\"", "budget.redis_url", "this key", "remove it"),
-        (
-            "[budget]\non_store_failure = \"static-share\"",
-            "budget.on_store_failure",
-            "\"static-share\"",
-            "use \"deny\"",
-        ),
         ("[audit]\nstore = \"postgres\"", "audit.store", "\"postgres\"", "use \"sqlite\""),
         ("[audit]\nurl = \"u\"", "audit.url", "this key", "remove it"),
         ("[audit]\nspool = \"s\"", "audit.spool", "this key", "remove it"),

@@ -49,7 +49,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("utoipa_axum", &["http"]),
     ("utoipa_swagger_ui", &["http"]),
     ("sqlx", &["storage"]),
-    ("redis", &[]),
+    ("redis", &["budget"]),
     // `budget` tells of what busted: a POST to `budget.notify_url`, in `notice::webhook` alone.
     ("reqwest", &["provider", "auth", "tool", "budget"]),
     ("jsonwebtoken", &["auth"]),

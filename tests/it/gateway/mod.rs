@@ -19,6 +19,7 @@ mod reload;
 mod resume;
 mod secret;
 mod seen;
+mod shared_store;
 mod span;
 mod status;
 mod stream;

@@ -5,6 +5,9 @@
 
 mod limits;
 mod model;
+mod outage;
+mod redis;
+mod refund;
 mod reservation;
 
 use std::sync::{
@@ -13,6 +16,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use refund::a_refund_gives_back_nothing_of_those_that_came_later;
 use tokio::task::JoinSet;
 use tollgate::{
     budget::{
@@ -471,6 +475,7 @@ macro_rules! contracts {
             a_window_ends_when_the_calendar_says
             a_call_that_outlasts_its_window_is_charged_to_it
             settling_twice_counts_once
+            a_refund_gives_back_nothing_of_those_that_came_later
             one_id_is_reserved_once_whatever_its_buckets
             a_reservation_that_nobody_renews_is_charged_if_its_call_had_left
             a_reservation_that_is_renewed_goes_on
@@ -483,4 +488,5 @@ macro_rules! contracts {
 
 contracts! {
     memory = super::Memory::new();
+    on_redis = super::redis::OnRedis::new().await;
 }

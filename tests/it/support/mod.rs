@@ -5,4 +5,5 @@ pub mod client;
 pub mod event_stream;
 pub mod native;
 pub mod process;
+pub mod redis;
 pub mod upstream;

@@ -14,6 +14,34 @@ fn budget(lines: &str) -> String {
 }
 
 #[test]
+fn a_store_of_its_own_has_a_url() {
+    let url = |url: &str| budget(&format!("store = \"redis\"\nredis_url = \"{url}\""));
+    for fine in [
+        "redis://redis",
+        "redis://127.0.0.1:6379/0",
+        "rediss://user:pass%23word@redis.example:6380/15",
+        "redis://:password@[::1]:6379",
+    ] {
+        taken(HERE, &url(fine));
+    }
+    for (wrong, message) in [
+        ("", "must begin with"),
+        ("http://redis", "must begin with"),
+        ("unix:///run/redis.sock", "must begin with"),
+        ("redis://", "not a URL"),
+        ("redis:///0", "not a URL"),
+        ("redis://:pass word@h", "not a URL"),
+        ("redis://h/first", "the database's number"),
+        ("rediss://h/#insecure", "no fragment"),
+    ] {
+        refused(HERE, &url(wrong), "budget.redis_url", message);
+    }
+    refused(HERE, &budget("store = \"redis\""), "budget.redis_url", "is missing");
+    taken(HERE, &budget("redis_url = \"redis://h\""));
+    taken(HERE, &budget("on_store_failure = \"static-share\"\nreplicas = 3"));
+}
+
+#[test]
 fn a_notice_goes_where_nobody_listens_in() {
     let url = |url: &str| budget(&format!("notify_url = \"{url}\"\n{SECRET}"));
     for fine in [

@@ -45,6 +45,8 @@ fn numbers_have_bounds() {
         ("auth", "max_token_lifetime_s", "0"),
         ("auth", "jwks_max_stale_s", "2592001"),
         ("auth", "jwks_refresh_s", "0"),
+        ("budget", "replicas", "0"),
+        ("budget", "replicas", "1001"),
         ("stream", "replay_ttl_s", "0"),
         ("stream", "orphan_timeout_s", "0"),
         ("stream", "keepalive_s", "301"),
