@@ -11,7 +11,7 @@ use crate::{
     auth::{AuthSetupError, Authenticator},
     budget::{
         Budgets, Busts, Estimator, MemoryLedger, Notifier, NotifierError, TokenMeter,
-        check_notifier, start_notifier,
+        check_notifier, leased, start_notifier,
     },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
@@ -285,7 +285,7 @@ fn gateway(
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
-        budgets: Budgets::new(Arc::new(MemoryLedger::new())),
+        budgets: Budgets::new(leased(Arc::new(MemoryLedger::new()), config.budget.lease_ms)),
         meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),

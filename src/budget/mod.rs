@@ -6,6 +6,7 @@
 mod bucket;
 mod estimate;
 mod forecast;
+mod lease;
 mod ledger;
 mod limits;
 mod memory;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, Standing};
 pub use estimate::Estimator;
 pub use forecast::{Forecast, ModelBounds};
+pub use lease::{LeasedLedger, MAX_LEASE, leased};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};

@@ -13,6 +13,8 @@ pub struct BudgetConfig {
     pub store: LedgerKind,
     pub redis_url: Option<SecretString>,
     pub on_store_failure: OnStoreFailure,
+    /// How much of a hot key's rate each gateway takes from the store at once; 0 takes none.
+    pub lease_ms: u64,
     /// Where a busted budget is told of, in a POST signed with `notify_secret`.
     pub notify_url: Option<String>,
     pub notify_secret: Option<SecretString>,
@@ -35,9 +37,18 @@ pub struct ClaimBudgetConfig {
 /// Written out because of the secret; taken apart so that no new field is forgotten.
 impl PartialEq for BudgetConfig {
     fn eq(&self, other: &Self) -> bool {
-        let Self { store, redis_url, on_store_failure, notify_url, notify_secret, claims } = self;
+        let Self {
+            store,
+            redis_url,
+            on_store_failure,
+            lease_ms,
+            notify_url,
+            notify_secret,
+            claims,
+        } = self;
         *store == other.store
             && *on_store_failure == other.on_store_failure
+            && *lease_ms == other.lease_ms
             && *notify_url == other.notify_url
             && *claims == other.claims
             && secret::same(redis_url.as_ref(), other.redis_url.as_ref())
@@ -51,6 +62,7 @@ impl Default for BudgetConfig {
             store: LedgerKind::Memory,
             redis_url: None,
             on_store_failure: OnStoreFailure::Deny,
+            lease_ms: 0,
             notify_url: None,
             claims: Vec::new(),
             notify_secret: None,
