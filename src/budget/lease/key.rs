@@ -9,7 +9,7 @@ use crate::domain::CallId;
 
 /// Calls in [`HOT_WINDOW`] beyond which a key is hot. Ten cost the store 30 round trips, a lease 3.
 const HOT_CALLS: u32 = 10;
-const HOT_WINDOW: Duration = Duration::from_millis(50);
+pub(super) const HOT_WINDOW: Duration = Duration::from_millis(50);
 
 /// How hot a key is, and what serves it.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! Leases: a share of a hot key's rate, taken from the store once and served from this process.
 //!
 //! Each key has at most one lease in each process that calls are served from. A lease is paid for
-//! in the store before it serves, so over any interval of `t`:
+//! in the store before it serves, and serves no longer than [`MAX_LEASE`] after it was asked for. So
+//! what is admitted in an interval was paid for in it or in the lease's time before it, and over any
+//! interval of `t`:
 //!
-//! > admitted ≤ burst + rate · t + Σ leases, where Σ leases ≤ processes · rate · [`MAX_LEASE`]
+//! > admitted ≤ burst + rate · t + Σ leases, where Σ leases ≤ rate · [`MAX_LEASE`]
 //!
-//! (a lease that was paid for before the interval may be used within it). A process that is lost
-//! takes its leases with it, as if it had spent them. Only rates are leased: calls that take a
-//! slot or are charged to a window (so all that cost money) go to the store as ever.
+//! however many processes there are. A process that is lost takes its leases with it, as if it had
+//! spent them. Only rates are leased: calls that take a slot or are charged to a window (so all that
+//! cost money) go to the store as ever.
 
 mod key;
 mod table;
@@ -165,28 +167,29 @@ impl Shared {
 
     /// Takes a lease, and gives back what of it is left when it ends.
     async fn refill(self: Arc<Self>, refill: Refill) {
+        // From before it was charged, whenever in between the store did so: the bound is made of it.
+        let ends = Instant::now() + self.lease;
         let taken = self.take_lease(&refill).await;
         let now = Instant::now();
-        let (ends, mut owed) = {
+        let (lease, mut owed) = {
             let mut table = self.table();
-            let ends = match taken {
+            let lease = match taken {
                 Ok((id, ahead)) => {
-                    let ends = now + self.lease;
                     table.refilled(&refill, id, ahead, now, ends);
-                    Some((id, ends))
+                    Some(id)
                 }
                 Err(wait) => {
                     table.not_refilled(&refill, now + wait.min(self.lease));
                     None
                 }
             };
-            (ends, table.expire(now))
+            (lease, table.expire(now))
         };
         let Refill { old, done, .. } = refill;
         drop(done);
         owed.closed.extend(old);
         self.pay_later(owed).await;
-        if let Some((id, ends)) = ends {
+        if let Some(id) = lease {
             sleep_until(ends).await;
             let owed =
                 Owed { closed: self.table().end(id).into_iter().collect(), ..Owed::default() };

@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use super::super::{Bucket, Charge, Grant, Limit, MAX_PER_MINUTE, Measure, RESERVATION_TTL, Spent};
-use super::key::{Closed, Key, Lease};
+use super::key::{Closed, HOT_WINDOW, Key, Lease};
 use crate::domain::CallId;
 
 /// A lease that holds fewer calls than this saves too little to be worth it.
@@ -244,6 +244,10 @@ impl Table {
         let Charge { bucket, amount } = &refill.charge;
         if let Some(key) = self.keys.get_mut(bucket.key()) {
             (key.serving, key.refill) = (Some(id), None);
+            // A store so slow that a lease is over when it comes is not asked again at once.
+            if ends <= now {
+                key.refused_until = now + HOT_WINDOW;
+            }
         }
         let lease = Lease {
             bucket: Arc::clone(bucket),

@@ -3,6 +3,7 @@
 //! The suite knows a [`Ledger`] and a way to let time pass. A further store is one more line at
 //! `contract!`.
 
+mod leased;
 mod limits;
 mod model;
 mod reservation;
@@ -16,8 +17,8 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 use tollgate::{
     budget::{
-        Bucket, Charge, Exhausted, Grant, LeasedLedger, Ledger, Limit, MAX_LEASE, Measure,
-        MemoryLedger, Period, Refusal, Scope, Spent, Standing,
+        Bucket, Charge, Exhausted, Grant, Ledger, Limit, Measure, MemoryLedger, Period, Refusal,
+        Scope, Spent, Standing,
     },
     domain::{CallId, Kind},
 };
@@ -54,30 +55,6 @@ impl Store for Memory {
 
     async fn wait_micros(&self, micros: u64) {
         self.clock.fetch_add(micros, Ordering::Relaxed);
-    }
-}
-
-/// Leases over a store of memory, as far as keys are cold: then nothing is different.
-struct Leased {
-    ledger: Arc<LeasedLedger>,
-    memory: Memory,
-}
-
-impl Leased {
-    fn new() -> Self {
-        let memory = Memory::new();
-        Self { ledger: Arc::new(LeasedLedger::new(memory.ledger(), MAX_LEASE)), memory }
-    }
-}
-
-#[async_trait]
-impl Store for Leased {
-    fn ledger(&self) -> Arc<dyn Ledger> {
-        Arc::clone(&self.ledger) as Arc<dyn Ledger>
-    }
-
-    async fn wait_micros(&self, micros: u64) {
-        self.memory.wait_micros(micros).await;
     }
 }
 
@@ -507,5 +484,5 @@ macro_rules! contracts {
 
 contracts! {
     memory = super::Memory::new();
-    leased = super::Leased::new();
+    leased = super::leased::Leased::new();
 }
