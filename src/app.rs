@@ -10,8 +10,8 @@ use crate::{
     audit::{Audit, Entry, EntryKind},
     auth::{AuthSetupError, Authenticator},
     budget::{
-        Budgets, Busts, Estimator, MemoryLedger, Notifier, NotifierError, TokenMeter,
-        check_notifier, leased, start_notifier,
+        Budgets, Busts, Estimator, FairQueues, MemoryLedger, Notifier, NotifierError, QueueBounds,
+        TokenMeter, check_notifier, leased, start_notifier,
     },
     config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
@@ -289,6 +289,10 @@ fn gateway(
         meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),
+        queues: FairQueues::new(QueueBounds {
+            max_waiting: config.budget.queue_limit,
+            max_wait: Duration::from_millis(config.budget.queue_wait_ms),
+        }),
         hub: Arc::new(Hub::new(&config.stream)),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),

@@ -11,10 +11,25 @@ pub const MAX_PER_MINUTE: u64 = 60_000_000;
 /// Whose a bucket is: all calls of the same scope share it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    TierModel { tier: String, model: String },
-    Tier { tier: String },
-    Agent { issuer: String, agent: String },
-    Claim { name: String, value: String },
+    TierModel {
+        tier: String,
+        model: String,
+    },
+    /// All callers of a model.
+    Model {
+        model: String,
+    },
+    Tier {
+        tier: String,
+    },
+    Agent {
+        issuer: String,
+        agent: String,
+    },
+    Claim {
+        name: String,
+        value: String,
+    },
 }
 
 /// Names it as a refusal does.
@@ -22,6 +37,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TierModel { tier, model } => write!(f, "tier {tier} for {model}"),
+            Self::Model { model } => f.write_str(model),
             Self::Tier { tier } => write!(f, "tier {tier}"),
             Self::Agent { agent, .. } => write!(f, "agent {agent}"),
             Self::Claim { name, value } => write!(f, "{name} {value}"),
@@ -134,6 +150,7 @@ impl Bucket {
         let mut key = String::with_capacity(64);
         let parts: [&str; 3] = match &scope {
             Scope::TierModel { tier, model } => ["model", tier, model],
+            Scope::Model { model } => ["all", model, ""],
             Scope::Tier { tier } => ["tier", tier, ""],
             Scope::Agent { issuer, agent } => ["agent", issuer, agent],
             Scope::Claim { name, value } => ["claim", name, value],

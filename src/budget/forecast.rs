@@ -56,6 +56,12 @@ impl Forecast {
         }
     }
 
+    /// The most that the call's answers can have, where something bounds them.
+    #[must_use]
+    pub const fn output_bound(&self) -> Option<u64> {
+        if self.is_endless { None } else { Some(self.output_tokens) }
+    }
+
     /// What to reserve of a token bucket that holds `most`.
     pub(super) fn tokens_of(&self, most: u64) -> u64 {
         let tokens = self.input_tokens.saturating_add(self.output_tokens);

@@ -116,7 +116,13 @@ impl Refusal {
     /// Does it take a running call to end?
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Exhausted(it) if matches!(it.charge.bucket.limit, Limit::Slots(_)))
+        matches!(self, Self::Exhausted(it) if it.charge.bucket.limit.is_slots())
+    }
+
+    /// Are the slots of this bucket what is lacking?
+    #[must_use]
+    pub fn is_full_of(&self, key: &str) -> bool {
+        self.is_full() && matches!(self, Self::Exhausted(it) if it.charge.bucket.key() == key)
     }
 
     /// As the public sees it.
@@ -129,6 +135,16 @@ impl Refusal {
                 Denial::new(Kind::BudgetUnavailable, message).with_retry_after_ms(1_000)
             }
         }
+    }
+}
+
+/// A wait as a person reads it, rounded up.
+fn wait_text(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{ms} ms"),
+        10_000..600_000 => format!("{} s", ms.div_ceil(1_000)),
+        600_000..36_000_000 => format!("{} min", ms.div_ceil(60_000)),
+        _ => format!("{} h", ms.div_ceil(3_600_000)),
     }
 }
 
@@ -168,7 +184,7 @@ impl Exhausted {
             return Denial::new(kind, message).with_retry_after_ms(1_000).with_param("model");
         };
         let retry_after_ms = micros.div_ceil(1_000).max(1);
-        Denial::new(kind, format!("{what}; try again in {retry_after_ms} ms."))
+        Denial::new(kind, format!("{what}; try again in {}.", wait_text(retry_after_ms)))
             .with_retry_after_ms(retry_after_ms)
             .with_param("model")
     }

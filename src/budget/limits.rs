@@ -12,6 +12,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct LimitTable {
     tiers: HashMap<String, Tier>,
+    /// By model: the slots that all its callers share.
+    slots: HashMap<String, Arc<Bucket>>,
     /// By claim, then by its value; `*` is any other value, each with buckets of its own.
     claims: HashMap<String, HashMap<String, Vec<Limit>>>,
 }
@@ -35,7 +37,12 @@ impl LimitTable {
             values.entry(budget.value.clone()).or_default().extend(limits);
         }
         let tiers = tiers.map(|tier| (tier.name.clone(), Tier::new(tier, &models))).collect();
-        Self { tiers, claims }
+        let slots = config.models.iter().filter_map(|model| {
+            let limit = Limit::Slots(model.concurrent?);
+            let scope = Scope::Model { model: model.name.clone() };
+            Some((model.name.clone(), Arc::new(Bucket::new(scope, limit))))
+        });
+        Self { tiers, slots: slots.collect(), claims }
     }
 
     /// How much of a model's free slots the tier's callers get beside others (DESIGN §8).
@@ -70,9 +77,12 @@ impl LimitTable {
     ) -> Result<Vec<Arc<Bucket>>, Denial> {
         let tier = self.tiers.get(&caller.tier).ok_or_else(|| unknown_tier(&caller.tier))?;
         let mut buckets = Vec::with_capacity(8);
-        match model {
-            Some(model) => buckets.extend(tier.by_model.get(model).into_iter().flatten().cloned()),
-            None => buckets.extend(tier.by_model.values().flatten().cloned()),
+        if let Some(model) = model {
+            buckets.extend(tier.by_model.get(model).into_iter().flatten().cloned());
+            buckets.extend(self.slots.get(model).cloned());
+        } else {
+            buckets.extend(tier.by_model.values().flatten().cloned());
+            buckets.extend(self.slots.values().cloned());
         }
         buckets.extend(tier.money.iter().cloned());
         buckets.extend(agent_buckets(caller));

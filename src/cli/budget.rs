@@ -23,7 +23,8 @@ struct List {
 
 #[derive(Debug, Deserialize)]
 struct Budget {
-    budget: String,
+    #[serde(rename = "budget")]
+    name: String,
     owner: String,
     model: Option<String>,
     unit: String,
@@ -89,7 +90,7 @@ fn print(list: &List, out: &mut impl Write) -> io::Result<()> {
         columns(
             out,
             [
-                printable(&budget.budget),
+                printable(&budget.name),
                 printable(&budget.owner),
                 text(&budget.model),
                 amount(budget.limit),

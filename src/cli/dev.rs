@@ -235,6 +235,7 @@ async fn add_upstream(config: &mut Config, url: &str, models: &[String]) -> Resu
     config.models = names
         .into_iter()
         .map(|name| config::ModelConfig {
+            concurrent: None,
             requires: vec!["model:reasoning".to_owned()],
             routes: vec![config::RouteConfig {
                 provider: "upstream".to_owned(),

@@ -113,7 +113,7 @@ struct ShowOptions {
     /// The agent, or the subject of tokens that name none
     #[arg(long)]
     agent: String,
-    /// The gateway's server.admin_listen
+    /// The gateway's admin port: `server.admin_listen`
     #[arg(long, default_value = "127.0.0.1:9090")]
     admin: SocketAddr,
     /// The gateway's JSON instead of columns

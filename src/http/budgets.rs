@@ -40,7 +40,7 @@ pub async fn list_my_budgets(
     let snapshot = state.gateway().snapshot.load_full();
     let caller = call.caller();
     let may_use = |bucket: &Arc<Bucket>| match &bucket.scope {
-        Scope::TierModel { model, .. } => snapshot
+        Scope::TierModel { model, .. } | Scope::Model { model } => snapshot
             .registry
             .get(model)
             .is_some_and(|model| model.requires.intersects(&caller.capabilities)),
@@ -82,6 +82,7 @@ fn object(bucket: &Bucket, standing: &Standing, now: Timestamp) -> BudgetObject 
     let reset = i64::try_from(standing.reset_micros).unwrap_or(i64::MAX);
     let (model, owner) = match &bucket.scope {
         Scope::TierModel { tier, model } => (Some(model.clone()), format!("tier:{tier}")),
+        Scope::Model { model } => (Some(model.clone()), "all".to_owned()),
         Scope::Tier { tier } => (None, format!("tier:{tier}")),
         Scope::Agent { agent, .. } => (None, format!("agent:{agent}")),
         Scope::Claim { name, value } => (None, format!("{name}:{value}")),

@@ -19,6 +19,10 @@ use crate::{
 /// Who says no: us, or the provider. So that nobody looks for a fault on the wrong side.
 pub(super) const SOURCE: HeaderName = HeaderName::from_static("x-tollgate-source");
 
+/// A 429 that lasts longer is not worth a client's waiting: OpenAI's SDKs take no longer one from
+/// `retry-after` either.
+const LONGEST_RETRY_MS: u64 = 60_000;
+
 /// What went wrong, for the responder to write, audit and count.
 #[derive(Debug, Clone)]
 pub struct ApiError(Arc<Inner>);
@@ -101,6 +105,11 @@ pub(super) fn render(error: &ApiError, path: &str, response: &mut Response) {
     if let Some(retry_after_ms) = denial.retry_after_ms {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_ms.div_ceil(1_000)));
         headers.insert("retry-after-ms", HeaderValue::from(retry_after_ms));
+    }
+    // OpenAI's SDKs come back twice after any 429, however long they are told to wait.
+    let patience = denial.retry_after_ms.is_some_and(|ms| ms <= LONGEST_RETRY_MS);
+    if denial.kind.status() == 429 && !patience {
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     if let Some(limits) = &error.refused().limits {
         put_limits(headers, limits);

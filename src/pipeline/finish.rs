@@ -1,6 +1,6 @@
 //! A call that was begun, and its one end.
 
-use super::{CallContext, Progress};
+use super::{CallContext, Gateway, Progress, spend::Turn};
 use crate::{
     audit::{Audit, Entry, EntryKind},
     budget::{Reservation, Spent, TokenMeter},
@@ -92,6 +92,9 @@ pub struct OpenCall {
     pub context: CallContext,
     pub progress: Progress,
     pub(super) reservation: Option<Reservation>,
+    pub(super) turn: Option<Turn>,
+    /// The most that the answers can have.
+    pub(super) output_bound: Option<u64>,
     pub(super) redactions: Counts,
     /// What it has spent, and who counted: `None` until it was accounted for, and where no provider
     /// has seen the call.
@@ -124,6 +127,8 @@ impl OpenCall {
             context,
             progress: Progress::default(),
             reservation: None,
+            turn: None,
+            output_bound: None,
             redactions: Counts::new(),
             usage: None,
             price: model.price,
@@ -168,16 +173,23 @@ impl OpenCall {
             self.usage = Some((usage, UsageSource::Provider));
             meter.learn(model, self.progress.metered(usage));
         } else if self.progress.sent_bytes > 0 {
-            self.usage = Some(meter.count(model, self.progress.unmetered()).await);
+            let (mut usage, source) = meter.count(model, self.progress.unmetered()).await;
+            // A count of ours may be too high, and a provider keeps to the bound: what was reserved
+            // as the dearest that the call can be, must be.
+            usage.output_tokens = usage.output_tokens.min(self.output_bound.unwrap_or(u64::MAX));
+            self.usage = Some((usage, source));
         }
     }
 
     /// Gives back what the budgets held. Before the client is told of the end, so that whoever has
     /// seen the end of one call finds its slot free for the next.
-    pub(super) async fn settle(&mut self) {
+    pub(super) async fn settle(&mut self, gateway: &Gateway) {
         let Some(reservation) = self.reservation.take() else { return };
         let spent = if reservation.has_left() { self.spent() } else { Spent::Nothing };
         reservation.settle(spent).await;
+        if let Some(turn) = self.turn.take() {
+            turn.end(gateway);
+        }
     }
 
     /// Of a call that has left.

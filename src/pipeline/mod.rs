@@ -28,7 +28,7 @@ pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
-    budget::{Budgets, Busts, LimitTable, Notifier, Report, TokenMeter},
+    budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
     config::Config,
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
@@ -101,6 +101,8 @@ pub struct Gateway {
     pub snapshot: ArcSwap<Snapshot>,
     pub audit: Audit,
     pub budgets: Budgets,
+    /// Calls that wait for a slot.
+    pub queues: FairQueues,
     pub meter: TokenMeter,
     /// Tells of a busted budget. Ask `busts` first: once a window is enough.
     pub notifier: Arc<dyn Notifier>,

@@ -156,7 +156,7 @@ impl Telling {
         let gateway = Arc::clone(&self.gateway);
         open.context.failure.note(ending);
         open.account(&gateway.meter).await;
-        open.settle().await;
+        open.settle(&gateway).await;
         let conclusion = open.conclusion(ending);
         let answer = self.answer.take().map(Head::Complete).or_else(|| {
             let refused = Refused {
@@ -213,7 +213,8 @@ impl Telling {
     ) -> Result<Reply, Ending> {
         let charges = spend::charges(&self.gateway, &self.snapshot, open, &authorized)?;
         self.write_intent(open).await?;
-        let (limits, reserved) = spend::reserve(&self.gateway, open, charges).await;
+        let weight = self.snapshot.limits.weight(&open.context.caller.tier);
+        let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
         let redacted = stage::redact(&self.snapshot, *authorized);

@@ -1,21 +1,23 @@
 //! The stage that takes what a call may spend, and who is told where there is nothing to take.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{Authorized, Ending, Gateway, OpenCall, Snapshot};
 use crate::{
     budget::{
-        BudgetNotice, Charge, Exhausted, Forecast, Limit, Measure, ModelBounds, NoticeOwner,
-        NoticeUnit, Period, Refusal, Report, Scope, Window,
+        Bucket, BudgetNotice, Charge, Claim, Entered, Exhausted, Forecast, LedgerError, Limit,
+        Measure, ModelBounds, NoticeOwner, NoticeUnit, Period, Refusal, Report, Scope, Window,
     },
-    domain::{Kind, ModelCall, NoticeId},
+    domain::{Caller, Kind, ModelCall, NoticeId},
 };
 
 /// What the call may take of every bucket that applies to it.
 pub(super) fn charges(
     gateway: &Gateway,
     snapshot: &Snapshot,
-    open: &OpenCall,
+    open: &mut OpenCall,
     authorized: &Authorized<ModelCall>,
 ) -> Result<Vec<Charge>, Ending> {
     let (call, model) = (authorized.call(), authorized.model());
@@ -26,22 +28,40 @@ pub(super) fn charges(
     };
     let input_tokens = gateway.meter.estimator.input_tokens(&model.name, call.body_len());
     let forecast = Forecast::new(call, input_tokens, &bounds);
+    open.output_bound = forecast.output_bound();
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
     charges.map_err(Ending::Denied)
 }
 
-/// Takes it, and says how the buckets stand then.
+/// Takes it, and says how the buckets stand then. Where the model's slots are taken it waits for
+/// its turn among the callers.
 pub(super) async fn reserve(
     gateway: &Gateway,
+    weight: u32,
     open: &mut OpenCall,
     charges: Vec<Charge>,
 ) -> (Report, Result<(), Ending>) {
-    let caller = &open.context.caller;
+    let caller = Arc::clone(&open.context.caller);
     gateway.budgets.note(caller.agent.as_ref().unwrap_or(&caller.subject), &charges);
-    match gateway.budgets.reserve(open.id, charges.clone()).await {
+    let turn = slots(&charges).map(|bucket| Turn::new(bucket, &caller));
+    let id = open.id;
+    let attempt = || gateway.budgets.reserve(id, charges.clone());
+    let reserved = match &turn {
+        None => attempt().await,
+        Some(turn) => {
+            let claim = Claim { key: &turn.key, caller: &turn.caller, weight };
+            let is_full = |refusal: &Refusal| refusal.is_full_of(&turn.key);
+            match gateway.queues.enter(claim, attempt, is_full).await {
+                Ok(Entered { grant, .. }) => Ok(grant),
+                Err(refused) => Err(refused.into_error(|| no_turn(&charges))),
+            }
+        }
+    };
+    match reserved {
         Ok(reservation) => {
             let report = reservation.report();
             open.reservation = Some(reservation);
+            open.turn = turn;
             (report, Ok(()))
         }
         Err(refusal) => {
@@ -51,6 +71,44 @@ pub(super) async fn reserve(
             let report = Report::new(&charges, refusal.standings());
             (report, Err(Ending::Denied(refusal.to_denial())))
         }
+    }
+}
+
+/// The slots for which a call would wait: those of the model, else those of its tier for it.
+fn slots(charges: &[Charge]) -> Option<&Bucket> {
+    let slots = charges.iter().map(|charge| &*charge.bucket).filter(|it| it.limit.is_slots());
+    slots.max_by_key(|bucket| matches!(bucket.scope, Scope::Model { .. }))
+}
+
+/// The refusal of a call that never had its turn.
+fn no_turn(charges: &[Charge]) -> Refusal {
+    let full = charges.iter().enumerate().find(|(_, charge)| charge.bucket.limit.is_slots());
+    match full {
+        Some((position, charge)) => Refusal::Exhausted(Box::new(Exhausted {
+            charge: charge.clone(),
+            retry_after_micros: None,
+            position,
+            standings: Vec::new(),
+        })),
+        None => Refusal::Store(LedgerError("there is nothing to wait for".to_owned())),
+    }
+}
+
+/// Whose turn it was, and for which slots: those behind it are told when they are free again.
+#[derive(Debug)]
+pub(super) struct Turn {
+    key: String,
+    caller: String,
+}
+
+impl Turn {
+    fn new(bucket: &Bucket, caller: &Caller) -> Self {
+        let name = caller.agent.as_ref().unwrap_or(&caller.subject);
+        Self { key: bucket.key().to_owned(), caller: format!("{} {name}", caller.issuer) }
+    }
+
+    pub(super) fn end(self, gateway: &Gateway) {
+        gateway.queues.freed(&self.key, &self.caller);
     }
 }
 
@@ -124,6 +182,8 @@ fn owner(scope: &Scope) -> NoticeOwner {
         Scope::Tier { tier } | Scope::TierModel { tier, .. } => {
             NoticeOwner::Tier { tier: tier.clone() }
         }
+        // No budget is a model's; should one be, it is of every tier.
+        Scope::Model { .. } => NoticeOwner::Tier { tier: "*".to_owned() },
         Scope::Claim { name, value } => {
             NoticeOwner::Claim { claim: name.clone(), value: value.clone() }
         }

@@ -18,6 +18,10 @@ pub struct BudgetConfig {
     /// Where a busted budget is told of, in a POST signed with `notify_secret`.
     pub notify_url: Option<String>,
     pub notify_secret: Option<SecretString>,
+    /// Calls that may wait for a free slot, for each model.
+    pub queue_limit: usize,
+    /// How long each may; 0 refuses it at once.
+    pub queue_wait_ms: u64,
     pub claims: Vec<ClaimBudgetConfig>,
 }
 
@@ -44,12 +48,16 @@ impl PartialEq for BudgetConfig {
             lease_ms,
             notify_url,
             notify_secret,
+            queue_limit,
+            queue_wait_ms,
             claims,
         } = self;
         *store == other.store
             && *on_store_failure == other.on_store_failure
             && *lease_ms == other.lease_ms
             && *notify_url == other.notify_url
+            && *queue_limit == other.queue_limit
+            && *queue_wait_ms == other.queue_wait_ms
             && *claims == other.claims
             && secret::same(redis_url.as_ref(), other.redis_url.as_ref())
             && secret::same(notify_secret.as_ref(), other.notify_secret.as_ref())
@@ -64,6 +72,8 @@ impl Default for BudgetConfig {
             on_store_failure: OnStoreFailure::Deny,
             lease_ms: 0,
             notify_url: None,
+            queue_limit: 1_000,
+            queue_wait_ms: 5_000,
             claims: Vec::new(),
             notify_secret: None,
         }

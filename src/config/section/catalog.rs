@@ -94,6 +94,9 @@ pub struct ModelConfig {
     pub routes: Vec<RouteConfig>,
     #[serde(default)]
     pub max_output_tokens: Option<u64>,
+    /// Calls at once, of all callers together.
+    #[serde(default)]
+    pub concurrent: Option<u32>,
     #[serde(default)]
     pub price: Option<PriceConfig>,
 }

@@ -1,6 +1,6 @@
 //! `[budget]`.
 
-use super::{bounds, url};
+use super::{bounds, url, wide};
 use crate::config::{BudgetConfig, LedgerKind, decode_notify_secret, findings::Findings};
 
 const NOTIFY_URL: &str = "budget.notify_url";
@@ -11,6 +11,12 @@ const MAX_LEASE_MS: u64 = 50;
 
 pub(super) fn check(budget: &BudgetConfig, found: &mut Findings) {
     check_lease(budget, found);
+    let queue = [
+        ("queue_limit", wide(budget.queue_limit), 1..=100_000),
+        // A call that waits longer than any client does holds a place for nobody.
+        ("queue_wait_ms", budget.queue_wait_ms, 0..=600_000),
+    ];
+    bounds(found, "budget", &queue);
     match budget.notify_url.as_deref().map(url::parse) {
         None => {}
         Some(Ok(url)) => found.require(

@@ -42,6 +42,8 @@ fn the_help_of_every_command_has_an_example_of_it() {
         "openapi",
         "audit",
         "audit tail",
+        "budget",
+        "budget show",
     ];
     assert_eq!(seen, expected);
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod answer;
 mod body;
+mod budget;
 mod cancel;
 mod chat;
 mod counted;

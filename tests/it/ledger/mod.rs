@@ -3,7 +3,7 @@
 //! The suite knows a [`Ledger`] and a way to let time pass. A further store is one more line at
 //! `contract!`.
 
-mod leased;
+mod cold;
 mod limits;
 mod model;
 mod reservation;
@@ -484,5 +484,5 @@ macro_rules! contracts {
 
 contracts! {
     memory = super::Memory::new();
-    leased = super::leased::Leased::new();
+    leased = super::cold::Leased::new();
 }

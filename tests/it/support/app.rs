@@ -32,6 +32,9 @@ address_burst = 100_000
 caller_requests_per_second = 100_000
 caller_burst = 100_000
 
+[budget]
+queue_wait_ms = 0
+
 [[auth.issuers]]
 issuer = "https://issuer.test"
 audience = ["tollgate"]

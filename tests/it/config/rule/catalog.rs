@@ -128,3 +128,46 @@ fn limits_name_a_model_that_is_there() {
     refused("model = \"*\"", "model = \"n\"", key, "there is no model \"n\"");
     taken("model = \"*\"", "model = \"m\"");
 }
+
+#[test]
+fn budgets_are_numbers_that_can_be_kept() {
+    let limit = "requests_per_minute = 60";
+    for (name, bad) in [
+        ("requests_per_minute", "0"),
+        ("requests_per_minute", "60_000_001"),
+        ("tokens_per_minute", "0"),
+        ("tokens_per_minute", "60_000_001"),
+        ("concurrent", "0"),
+    ] {
+        let key = format!("tiers[0].limits[0].{name}");
+        refused(limit, &format!("{name} = {bad}"), &key, "must be from 1 to");
+    }
+    let key = "tiers[0].limits[0].tokens_burst";
+    refused(limit, &format!("{limit}\ntokens_burst = 5"), key, "give the rate");
+    taken(limit, &format!("{limit}\nrequests_burst = 5\ntokens_per_minute = 9\ntokens_burst = 99"));
+
+    let tier = "name = \"pro\"";
+    for bad in ["-1", "nan", "inf", "1e10"] {
+        for name in ["usd_per_day", "usd_per_month"] {
+            let key = format!("tiers[0].{name}");
+            refused(tier, &format!("{tier}\n{name} = {bad}"), &key, "from 0 to");
+        }
+    }
+    refused(tier, &format!("{tier}\nweight = 0"), "tiers[0].weight", "must be from 1 to");
+    taken(tier, &format!("{tier}\nusd_per_day = 0.5\nusd_per_month = 10\nweight = 3"));
+
+    let price = "price = { input = 1, output = 2.5 }";
+    for name in ["max_output_tokens", "concurrent"] {
+        let key = format!("models[0].{name}");
+        refused(price, &format!("{price}\n{name} = 0"), &key, "must be from 1 to");
+        taken(price, &format!("{price}\n{name} = 10"));
+    }
+}
+
+#[test]
+fn a_claims_budget_is_of_a_claim_that_is_mapped_and_sets_a_limit() {
+    let tool = "[[tools]]";
+    let claim = |more: &str| format!("[[budget.claims]]\n{more}\n{tool}");
+    let unmapped = claim("claim = \"cost_center\"\nvalue = \"*\"\nusd_per_day = 1\n");
+    refused(tool, &unmapped, "budget.claims[0].claim", "is mapped by no issuer");
+}
