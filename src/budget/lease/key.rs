@@ -11,6 +11,10 @@ use crate::domain::CallId;
 const HOT_CALLS: u32 = 10;
 pub(super) const HOT_WINDOW: Duration = Duration::from_millis(50);
 
+/// A lease waits for calls that hold more than one part in so many of what would come back without:
+/// what is lost of it is less than a fifth, and one long call does not hold up what others gave back.
+const WORTH_WAITING: u64 = 4;
+
 /// How hot a key is, and what serves it.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -89,11 +93,11 @@ impl Lease {
     }
 
     /// Can it be settled? Requests come back whole or not at all, so nothing is waited for. What
-    /// calls have reserved of tokens is mostly given back: unless what is left is more than that
-    /// could ever be, it waits for them.
+    /// calls have reserved of tokens is mostly given back, so it waits for them, but not for the
+    /// last ones: their part is lost then.
     pub(super) fn is_over(&self) -> bool {
         let is_paid = self.calls == 0 || self.limit.measure() == Some(Measure::Requests);
-        !self.serves && (is_paid || self.left() >= self.held)
+        !self.serves && (is_paid || self.left() >= self.held.saturating_mul(WORTH_WAITING))
     }
 
     /// How the bucket stood after the refill, less what was used since.
