@@ -175,6 +175,11 @@ impl Bucket {
         Self { scope, limit, key }
     }
 
+    /// The same bucket, of which another limit is asked.
+    pub(super) fn with_limit(&self, limit: Limit) -> Self {
+        Self { scope: self.scope.clone(), limit, key: self.key.clone() }
+    }
+
     /// Its name in every store: parts that a token chooses can't reach into another's.
     #[must_use]
     pub fn key(&self) -> &str {

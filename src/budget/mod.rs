@@ -7,6 +7,7 @@ mod bucket;
 mod estimate;
 mod failover;
 mod forecast;
+mod lease;
 mod ledger;
 mod limits;
 mod memory;
@@ -31,6 +32,7 @@ pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, 
 pub use estimate::Estimator;
 pub use failover::FailoverLedger;
 pub use forecast::{Forecast, ModelBounds};
+pub use lease::{LeasedLedger, MAX_LEASE, leased};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
