@@ -84,11 +84,15 @@ impl Budgets {
     ///
     /// # Errors
     /// 429 with the time until it can pass, or 503 where the ledger does not answer.
-    pub async fn reserve(&self, id: CallId, charges: Vec<Charge>) -> Result<Reservation, Refusal> {
+    pub async fn reserve(
+        &self,
+        id: CallId,
+        charges: Arc<[Charge]>,
+    ) -> Result<(Reservation, Grant), Refusal> {
         let (ledger, open) = (Arc::clone(&self.ledger), Arc::clone(&self.open));
         let mut reserving = Box::pin(async move {
             let grant = ledger.reserve(id, &charges).await?;
-            Ok(Reservation::new(id, charges, grant, ledger, open))
+            Ok((Reservation::new(id, ledger, open), grant))
         });
         // A store in this process has answered by now.
         if let Some(reserved) = reserving.as_mut().now_or_never() {
@@ -97,7 +101,7 @@ impl Budgets {
         // A caller that hangs up now must not leave behind what is about to be granted.
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
-            if let Err(Ok(unwanted)) = sender.send(reserving.await) {
+            if let Err(Ok((unwanted, _))) = sender.send(reserving.await) {
                 unwanted.settle(Spent::Nothing).await;
             }
         });
