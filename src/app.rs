@@ -300,7 +300,8 @@ fn gateway(
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
-        budgets: Budgets::new(leased(store.ledger, config.budget.lease_ms)),
+        budgets: Budgets::new(leased(store.ledger, config.budget.lease_ms))
+            .with_health(store.health),
         meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),

@@ -30,7 +30,10 @@ pub(super) fn charges(
     let forecast = Forecast::new(call, input_tokens, &bounds);
     open.output_bound = forecast.output_bound();
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
-    charges.map_err(Ending::Denied)
+    charges.map_err(|denial| {
+        gateway.budgets.note_refusal(denial.kind);
+        Ending::Denied(denial)
+    })
 }
 
 /// Takes it, and says how the buckets stand then. Where the model's slots are taken it waits for
@@ -70,7 +73,9 @@ pub(super) async fn reserve(
                 tell(gateway, open, exhausted);
             }
             let report = Report::new(&charges, refusal.standings());
-            (report, Err(Ending::Denied(refusal.to_denial())))
+            let denial = refusal.to_denial();
+            gateway.budgets.note_refusal(denial.kind);
+            (report, Err(Ending::Denied(denial)))
         }
     }
 }
