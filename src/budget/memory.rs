@@ -10,6 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use super::{
@@ -47,8 +48,9 @@ enum Clock {
 
 #[derive(Debug, Default)]
 struct Store {
-    buckets: HashMap<String, BucketState>,
-    reservations: HashMap<CallId, Held>,
+    /// Hashed fast, and with a seed: its keys are as many as a call's limits, several times each.
+    buckets: HashMap<String, BucketState, RandomState>,
+    reservations: HashMap<CallId, Held, RandomState>,
     expiries: BTreeSet<(u64, CallId)>,
     reserved: u64,
 }

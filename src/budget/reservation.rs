@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use foldhash::fast::RandomState;
+
 use super::{Ledger, LedgerError, Spent};
 use crate::domain::CallId;
 
@@ -31,7 +33,7 @@ impl fmt::Debug for Reservation {
 /// The reservations of this process that are neither settled nor lost: they are renewed.
 #[derive(Debug, Default)]
 pub struct OpenReservations {
-    ids: Mutex<HashSet<CallId>>,
+    ids: Mutex<HashSet<CallId, RandomState>>,
     leaked: AtomicU64,
 }
 

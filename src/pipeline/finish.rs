@@ -92,7 +92,7 @@ pub struct OpenCall {
     pub context: CallContext,
     pub progress: Progress,
     pub(super) reservation: Option<Reservation>,
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<Box<Turn>>,
     /// The most that the answers can have.
     pub(super) output_bound: Option<u64>,
     pub(super) redactions: Counts,

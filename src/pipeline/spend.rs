@@ -65,7 +65,7 @@ pub(super) async fn reserve(
         Ok((reservation, grant)) => {
             let report = Report::new(&charges, &grant.standings);
             open.reservation = Some(reservation);
-            open.turn = turn;
+            open.turn = turn.map(Box::new);
             (report, Ok(()))
         }
         Err(refusal) => {
