@@ -19,6 +19,7 @@ mod gateway;
 mod hub;
 mod ledger;
 mod notify;
+mod proof;
 mod queue;
 mod server;
 mod sse;
