@@ -8,7 +8,7 @@ use tollgate::{
     storage::sqlite::AuditReader,
 };
 
-use super::plan::Account;
+use super::plan::{Account, Cost};
 use crate::support::{
     app::ISSUER, client::Client, process::Process, redis::RedisServer, upstream::MockUpstream,
 };
@@ -22,6 +22,13 @@ pub const SLOTS: u32 = 1_000;
 pub struct Budget {
     pub micro_usd: u64,
     pub tokens: u64,
+}
+
+/// A reservation that is open.
+#[derive(Debug, Clone, Copy)]
+pub struct Open {
+    pub has_left: bool,
+    pub reserved: Cost,
 }
 
 pub struct Fleet {
@@ -78,16 +85,26 @@ impl Fleet {
         Client::new(address).with_token(self.token(0))
     }
 
-    /// Reservations that are neither settled nor expired: has their call left?
-    pub fn open(&self) -> HashMap<String, bool> {
-        let script = "local out = {} \
-                      for i, part in ipairs(redis.call('HGETALL', KEYS[1])) do \
-                      out[i] = i % 2 == 1 and part or string.sub(part, 1, 1) end return out";
+    /// Reservations that are neither settled nor expired, by their id.
+    pub fn open(&self) -> HashMap<String, Open> {
+        let script = "local out = {} local all = redis.call('HGETALL', KEYS[1]) \
+                      for i = 1, #all, 2 do local taken = { tokens = 0, usd = 0 } \
+                      for _, entry in ipairs(cmsgpack.unpack(string.sub(all[i + 1], 2))) do \
+                      taken[entry[3]] = entry[4] end \
+                      out[#out + 1] = table.concat({ all[i], string.sub(all[i + 1], 1, 1), \
+                      string.format('%.0f', taken.usd), string.format('%.0f', taken.tokens) }, ' ') \
+                      end return out";
         let answer = self.redis.command(&["EVAL", script, "1", "{tollgate}:reservations"]);
-        let words: Vec<&str> =
-            answer.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
-        let pairs = words.chunks_exact(2);
-        pairs.map(|pair| (pair[0].to_owned(), pair[1] == "1")).collect()
+        assert!(answer.starts_with('*'), "{answer}");
+        let lines = answer.lines().filter(|line| !line.starts_with(['*', '$']));
+        let open = lines.map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [id, left, micro_usd, tokens] = words[..] else { panic!("{line}") };
+            let number = |digits: &str| digits.parse().expect("a number");
+            let reserved = Cost { micro_usd: number(micro_usd), tokens: number(tokens) };
+            (id.to_owned(), Open { has_left: left == "1", reserved })
+        });
+        open.collect()
     }
 
     /// As if these had been left alone for longer than a reservation lives.

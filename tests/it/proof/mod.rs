@@ -2,7 +2,8 @@
 //! hang up, and a gateway that is killed. What the ledger says is recomputed from what the mock
 //! provider has served.
 //!
-//! Every call's true cost is known to the last token. One whose gateway was killed after the call
+//! Every call's true cost is known to the last token: the provider's account is exact, and what
+//! the gateway counts for a call that was cut is made to be what the provider counts. One whose gateway was killed after the call
 //! had left, and before it was settled, is charged what was reserved: never less than it has cost.
 
 mod fleet;
@@ -27,7 +28,9 @@ use tollgate::{
 
 use self::{
     fleet::{AGENT, Budget, Fleet, SLOTS, TIER, audit_rows},
-    plan::{Account, Cost, Plan, RESERVED, Way},
+    plan::{
+        Account, Cost, DENSE, DENSE_INPUT_TOKENS, INPUT_TOKENS, MAX_TOKENS, Plan, RESERVED, Way,
+    },
 };
 use crate::support::{
     app::ISSUER,
@@ -41,7 +44,7 @@ const ATTEMPTS: usize = 5;
 /// Streams that the gateway which is killed has open then.
 const HELD: u64 = 10;
 /// The kill comes when the provider has seen as many calls.
-const KILL_AT: usize = 150;
+const KILL_AT: usize = 100;
 /// Debug builds on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -131,9 +134,9 @@ async fn hold(fleet: &Fleet) -> Vec<Events> {
 }
 
 /// All callers at once, and the kill among them.
-async fn load(fleet: &mut Fleet) -> HashMap<Seen, usize> {
+async fn load(fleet: &mut Fleet, first_number: u64) -> HashMap<Seen, usize> {
     let addresses = [fleet.second.address(), fleet.first.address()];
-    let numbers = Arc::new(AtomicU64::new(HELD));
+    let numbers = Arc::new(AtomicU64::new(first_number));
     let is_killed = Arc::new(AtomicBool::new(false));
     let start = Arc::new(Barrier::new(CALLERS));
     let mut callers = JoinSet::new();
@@ -224,31 +227,34 @@ async fn not_at_midnight() {
     eventually(Duration::from_secs(55), async || !is_near()).await;
 }
 
-async fn nothing_is_overspent(budget: Budget) {
+/// The calls are those from this number on. Returns how many tokens were overspent.
+async fn nothing_is_overspent(budget: Budget, first_number: u64) -> u64 {
     not_at_midnight().await;
     let mut fleet = Fleet::start(budget).await;
     let held = hold(&fleet).await;
-    let seen = load(&mut fleet).await;
+    let seen = load(&mut fleet, first_number).await;
     drop(held);
-    for one in [Seen::Answered, Seen::HungUp, Seen::Exhausted, Seen::Broken] {
+    for one in [Seen::Answered, Seen::Exhausted, Seen::Broken] {
         assert!(seen.contains_key(&one), "{one:?} is among what was tried: {seen:?}");
     }
+    assert_eq!(seen.contains_key(&Seen::HungUp), first_number < DENSE, "{seen:?}");
 
     let mut begun = until_settled(&fleet).await;
     begun.extend(calls_of(&audit_rows(&fleet.first).await).0);
-    let open = fleet.open();
-    let served = fleet.account.all();
-    let left: HashSet<&String> =
-        open.iter().filter(|(_, left)| **left).map(|(call, _)| &begun[call]).collect();
+    let (open, served) = (fleet.open(), fleet.account.all());
+    let left = open.iter().filter(|(_, it)| it.has_left);
+    let left: HashMap<&String, Cost> = left.map(|(call, it)| (&begun[call], it.reserved)).collect();
     assert!(left.len() >= usize::try_from(HELD).expect("a few"), "{open:?}");
-    for (call, left) in &open {
-        assert!(*left || !served.contains_key(&begun[call]), "nothing leaves before it says so");
+    for (call, it) in &open {
+        assert!(it.has_left || !served.contains_key(&begun[call]), "it leaves once it has said so");
+        assert_eq!(it.reserved.micro_usd, RESERVED.micro_usd);
+        assert!(it.reserved.tokens == RESERVED.tokens || first_number >= DENSE);
     }
 
     let ledger = RedisLedger::new(&fleet.redis.url()).expect("a ledger");
     let before = standings(&ledger, budget).await;
-    let reserved = u64::try_from(open.len()).expect("some");
-    assert_eq!(before[0].reserved, reserved * RESERVED.micro_usd, "of the killed one's");
+    let reserved: Cost = open.values().map(|it| it.reserved).sum();
+    assert_eq!((before[0].reserved, before[1].reserved), (reserved.micro_usd, reserved.tokens));
     fleet.age(open.keys().cloned());
     eventually(PATIENCE, async || {
         ledger.renew(&[]).await.expect("renewed");
@@ -257,22 +263,23 @@ async fn nothing_is_overspent(budget: Budget) {
     .await;
 
     let truly: Cost = served.values().map(Plan::cost).sum();
-    let settled = served.iter().filter(|(id, _)| !left.contains(id)).map(|(_, plan)| plan.cost());
-    let charged: Cost = settled.chain(left.iter().map(|_| RESERVED)).sum();
+    let settled = served.iter().filter(|(id, _)| !left.contains_key(id));
+    let charged: Cost = settled.map(|(_, plan)| plan.cost()).chain(left.values().copied()).sum();
     let [money, tokens, slots] = standings(&ledger, budget).await;
     let shown = format!("{} served, {} open at the end, {seen:?}", served.len(), open.len());
     assert_eq!((money.used, tokens.used), (charged.micro_usd, charged.tokens), "{shown}");
     assert_eq!((money.reserved, tokens.reserved, slots.used), (0, 0, 0), "{shown}");
     assert!(truly.micro_usd <= money.used && money.used <= budget.micro_usd, "{shown}");
-    assert!(truly.tokens <= tokens.used && tokens.used <= budget.tokens, "{shown}");
     check_rows(&fleet, &served).await;
-    spend_the_rest(&fleet, &ledger, budget).await;
+    let overspent = tokens.used.saturating_sub(budget.tokens);
+    spend_the_rest(&fleet, &ledger, budget, first_number).await;
+    overspent
 }
 
 /// What was given back can be spent, to the last call that has room, and no further.
-async fn spend_the_rest(fleet: &Fleet, ledger: &RedisLedger, budget: Budget) {
+async fn spend_the_rest(fleet: &Fleet, ledger: &RedisLedger, budget: Budget, first_number: u64) {
     let (address, token) = (fleet.second.address(), fleet.token(0));
-    let mut numbers = 50_000..;
+    let mut numbers = first_number + 50_000..;
     eventually(PATIENCE, async || {
         let plan = Plan::of(numbers.next().expect("endless"));
         call(&plan, address, &token, &fleet.account).await == Seen::Exhausted
@@ -280,17 +287,29 @@ async fn spend_the_rest(fleet: &Fleet, ledger: &RedisLedger, budget: Budget) {
     .await;
     until_settled(fleet).await;
     let [money, tokens, _] = standings(ledger, budget).await;
-    assert!(money.used <= budget.micro_usd && tokens.used <= budget.tokens);
-    let is_spent = money.remaining < RESERVED.micro_usd || tokens.remaining < RESERVED.tokens;
+    assert!(money.used <= budget.micro_usd, "{money:?}");
+    let is_spent =
+        money.remaining < RESERVED.micro_usd || tokens.remaining < DENSE_INPUT_TOKENS + MAX_TOKENS;
     assert!(is_spent, "{money:?} {tokens:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_that_two_gateways_share_is_never_overspent() {
-    nothing_is_overspent(Budget { micro_usd: 50_000, tokens: 1_000_000_000 }).await;
+    nothing_is_overspent(Budget { micro_usd: 50_000, tokens: 1_000_000_000 }, HELD).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_that_two_gateways_share_are_never_overspent() {
-    nothing_is_overspent(Budget { micro_usd: 1_000_000_000, tokens: 40_000 }).await;
+async fn tokens_that_two_gateways_share_are_not_overspent_where_estimates_are_true() {
+    let budget = Budget { micro_usd: 1_000_000_000, tokens: 40_000 };
+    assert_eq!(nothing_is_overspent(budget, HELD).await, 0);
+}
+
+/// Tokens are an estimate: each call that runs may spend what its provider counts beyond it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_overspent_by_no_more_than_the_running_calls_estimates_were_short_of() {
+    let budget = Budget { micro_usd: 1_000_000_000, tokens: 40_000 };
+    let overspent = nothing_is_overspent(budget, DENSE).await;
+    let running = u64::try_from(CALLERS).expect("a few");
+    let bound = running * (DENSE_INPUT_TOKENS - INPUT_TOKENS);
+    assert!(overspent <= bound, "{overspent} of {bound}");
 }

@@ -15,6 +15,10 @@ pub const MAX_TOKENS: u64 = 64;
 const PIECE: &str = " the";
 /// As the prior has it, so that an estimate is just what the provider says.
 pub const INPUT_TOKENS: u64 = BODY_BYTES as u64 / 4;
+/// Calls from this number on are of a provider whose tokens are shorter than the prior has them.
+/// It always tells: else there is nothing to compare with but our own count.
+pub const DENSE: u64 = 1_000_000;
+pub const DENSE_INPUT_TOKENS: u64 = 3 * INPUT_TOKENS;
 
 /// What a call has cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,9 +32,9 @@ pub const RESERVED: Cost =
     Cost { micro_usd: BODY_BYTES as u64 + 2 * MAX_TOKENS, tokens: INPUT_TOKENS + MAX_TOKENS };
 
 impl Cost {
-    /// Of a call whose answer had so many tokens, at $1 and $2 a million.
-    pub const fn of(output_tokens: u64) -> Self {
-        Self { micro_usd: INPUT_TOKENS + 2 * output_tokens, tokens: INPUT_TOKENS + output_tokens }
+    /// At $1 and $2 a million tokens.
+    const fn of(input_tokens: u64, output_tokens: u64) -> Self {
+        Self { micro_usd: input_tokens + 2 * output_tokens, tokens: input_tokens + output_tokens }
     }
 }
 
@@ -78,6 +82,8 @@ impl Plan {
     pub fn of(number: u64) -> Self {
         let random = mixed(number);
         let way = match random % 16 {
+            parts if number >= DENSE && parts < 8 => Way::Whole,
+            _ if number >= DENSE => Way::Streamed,
             0..5 => Way::Whole,
             5..9 => Way::Streamed,
             9..11 => Way::Silent,
@@ -94,11 +100,15 @@ impl Plan {
     }
 
     pub fn id(&self) -> String {
-        format!("{:?}-{:05}-{:02}", self.way, self.number, self.pieces)
+        format!("{:?}-{:07}-{:02}", self.way, self.number, self.pieces)
+    }
+
+    const fn input_tokens(&self) -> u64 {
+        if self.number < DENSE { INPUT_TOKENS } else { DENSE_INPUT_TOKENS }
     }
 
     pub fn cost(&self) -> Cost {
-        Cost::of(self.pieces)
+        Cost::of(self.input_tokens(), self.pieces)
     }
 
     pub fn body(&self) -> String {
@@ -116,7 +126,8 @@ impl Plan {
 
     fn script(&self) -> Script {
         let usage = format!(
-            r#"{{"prompt_tokens":{INPUT_TOKENS},"completion_tokens":{},"total_tokens":{}}}"#,
+            r#"{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{}}}"#,
+            self.input_tokens(),
             self.pieces,
             self.cost().tokens
         );
