@@ -85,16 +85,25 @@ impl Fleet {
         Client::new(address).with_token(self.token(0))
     }
 
-    /// Reservations that are neither settled nor expired, by their id.
-    pub fn open(&self) -> HashMap<String, Open> {
+    /// Reservations that are neither settled nor expired, by their id; from now on they are past
+    /// their time. In one step: what a gateway wrote to Redis and then gave up for its slowness is
+    /// done all the same, before this or too late.
+    pub fn expire(&self) -> HashMap<String, Open> {
         let script = "local out = {} local all = redis.call('HGETALL', KEYS[1]) \
                       for i = 1, #all, 2 do local taken = { tokens = 0, usd = 0 } \
                       for _, entry in ipairs(cmsgpack.unpack(string.sub(all[i + 1], 2))) do \
                       taken[entry[3]] = entry[4] end \
+                      redis.call('ZADD', KEYS[2], 'XX', 0, all[i]) \
                       out[#out + 1] = table.concat({ all[i], string.sub(all[i + 1], 1, 1), \
                       string.format('%.0f', taken.usd), string.format('%.0f', taken.tokens) }, ' ') \
                       end return out";
-        let answer = self.redis.command(&["EVAL", script, "1", "{tollgate}:reservations"]);
+        let answer = self.redis.command(&[
+            "EVAL",
+            script,
+            "2",
+            "{tollgate}:reservations",
+            "{tollgate}:expiries",
+        ]);
         assert!(answer.starts_with('*'), "{answer}");
         let lines = answer.lines().filter(|line| !line.starts_with(['*', '$']));
         let open = lines.map(|line| {
@@ -105,13 +114,6 @@ impl Fleet {
             (id.to_owned(), Open { has_left: left == "1", reserved })
         });
         open.collect()
-    }
-
-    /// As if these had been left alone for longer than a reservation lives.
-    pub fn age(&self, ids: impl Iterator<Item = String>) {
-        for id in ids {
-            self.redis.command(&["ZINCRBY", "{tollgate}:expiries", "-61000000", &id]);
-        }
     }
 }
 
