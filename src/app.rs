@@ -11,7 +11,7 @@ use crate::{
     auth::{AuthSetupError, Authenticator},
     budget::{
         Budgets, Busts, Estimator, FairQueues, LedgerError, LedgerHealth, LedgerStore, Notifier,
-        NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, open_ledger,
+        NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
     config::{Config, ServerConfig},
@@ -300,7 +300,8 @@ fn gateway(
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
-        budgets: Budgets::new(store.ledger),
+        budgets: Budgets::new(leased(store.ledger, config.budget.lease_ms))
+            .with_health(store.health),
         meter: TokenMeter::new(Estimator::new(model_names(config))),
         notifier,
         busts: Busts::default(),

@@ -114,6 +114,10 @@ impl Limit {
         if measure == Measure::Requests {
             return MINUTE_MICROS.div_ceil(per_minute).saturating_mul(amount);
         }
+        // A division of 128 bits takes many times as long, and nearly no amount needs it.
+        if let Some(product) = amount.checked_mul(MINUTE_MICROS) {
+            return product.div_ceil(per_minute);
+        }
         let micros = (u128::from(amount) * u128::from(MINUTE_MICROS)).div_ceil(per_minute.into());
         u64::try_from(micros).unwrap_or(u64::MAX)
     }
@@ -124,6 +128,9 @@ impl Limit {
         let per_minute = per_minute.clamp(1, MAX_PER_MINUTE);
         if measure == Measure::Requests {
             return micros / MINUTE_MICROS.div_ceil(per_minute);
+        }
+        if let Some(product) = micros.checked_mul(per_minute) {
+            return product / MINUTE_MICROS;
         }
         let amount = u128::from(micros) * u128::from(per_minute) / u128::from(MINUTE_MICROS);
         u64::try_from(amount).unwrap_or(u64::MAX)
@@ -173,6 +180,11 @@ impl Bucket {
             Limit::Window { .. } => "tokens-per-month",
         });
         Self { scope, limit, key }
+    }
+
+    /// The same bucket, of which another limit is asked.
+    pub(super) fn with_limit(&self, limit: Limit) -> Self {
+        Self { scope: self.scope.clone(), limit, key: self.key.clone() }
     }
 
     /// Its name in every store: parts that a token chooses can't reach into another's.

@@ -179,7 +179,7 @@ impl Share {
                 Limit::Window { measure, period, limit: part(limit) }
             }
         };
-        Bucket::new(bucket.scope.clone(), limit)
+        bucket.with_limit(limit)
     }
 
     async fn reserve(&self, id: CallId, charges: &[Charge]) -> Result<Grant, Refusal> {

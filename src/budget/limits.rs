@@ -2,20 +2,34 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use quick_cache::sync::Cache;
+
 use super::{Bucket, Charge, Forecast, Limit, Measure, Period, Scope};
 use crate::{
     config::{ClaimBudgetConfig, Config, LimitConfig, TierConfig, micro_usd},
     domain::{Caller, Capability, Denial, Kind},
 };
 
+/// Agents whose buckets are kept at hand.
+const KNOWN_AGENTS: usize = 4_096;
+
 /// Every limit of the configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct LimitTable {
     tiers: HashMap<String, Tier>,
     /// By model: the slots that all its callers share.
     slots: HashMap<String, Arc<Bucket>>,
     /// By claim, then by its value; `*` is any other value, each with buckets of its own.
     claims: HashMap<String, HashMap<String, Vec<Limit>>>,
+    /// Of agents that have called, so that their buckets are not made for each call.
+    agents: Arc<Cache<String, Arc<Known>>>,
+}
+
+/// An agent's budgets, and the buckets that they make.
+#[derive(Debug)]
+struct Known {
+    capabilities: Vec<Capability>,
+    buckets: Vec<Arc<Bucket>>,
 }
 
 #[derive(Debug, Clone)]
@@ -42,7 +56,8 @@ impl LimitTable {
             let scope = Scope::Model { model: model.name.clone() };
             Some((model.name.clone(), Arc::new(Bucket::new(scope, limit))))
         });
-        Self { tiers, slots: slots.collect(), claims }
+        let agents = Arc::new(Cache::new(KNOWN_AGENTS));
+        Self { tiers, slots: slots.collect(), claims, agents }
     }
 
     /// How much of a model's free slots the tier's callers get beside others (DESIGN §8).
@@ -85,7 +100,7 @@ impl LimitTable {
             buckets.extend(self.slots.values().cloned());
         }
         buckets.extend(tier.money.iter().cloned());
-        buckets.extend(agent_buckets(caller));
+        self.push_agents(caller, &mut buckets);
         for (name, values) in &self.claims {
             let Some(value) = caller.extra.get(name) else { continue };
             let limits = values.get(value).or_else(|| values.get("*"));
@@ -95,6 +110,23 @@ impl LimitTable {
             );
         }
         Ok(buckets)
+    }
+
+    fn push_agents(&self, caller: &Caller, buckets: &mut Vec<Arc<Bucket>>) {
+        let budgets = || caller.capabilities.iter().filter(|it| it.as_str().starts_with("budget:"));
+        if budgets().next().is_none() {
+            return;
+        }
+        let agent = caller.agent.as_ref().unwrap_or(&caller.subject);
+        let key = format!("{}\0{agent}", caller.issuer);
+        let known = self.agents.get(&key).filter(|known| known.capabilities.iter().eq(budgets()));
+        let known = known.unwrap_or_else(|| {
+            let capabilities = budgets().cloned().collect();
+            let known = Arc::new(Known { capabilities, buckets: agent_buckets(caller) });
+            self.agents.insert(key, Arc::clone(&known));
+            known
+        });
+        buckets.extend(known.buckets.iter().cloned());
     }
 }
 

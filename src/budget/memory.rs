@@ -110,9 +110,14 @@ impl Ledger for MemoryLedger {
         if store.reservations.contains_key(&id) {
             return Err(LedgerError(format!("{id} has a reservation already")).into());
         }
-        store.check(charges, now)?;
-        store.take(id, charges, now)?;
-        Ok(Grant { standings: store.standings(charges.iter().map(|it| &*it.bucket), now) })
+        let mut states: Vec<BucketState> =
+            charges.iter().map(|charge| store.state(&charge.bucket)).collect();
+        check(charges, &states, now)?;
+        store.take(id, charges, &mut states, now)?;
+        if names_a_bucket_twice(charges) {
+            states = charges.iter().map(|charge| store.state(&charge.bucket)).collect();
+        }
+        Ok(Grant { standings: standings(charges, &states, now) })
     }
 
     async fn depart(&self, id: CallId) -> Result<(), LedgerError> {
@@ -140,8 +145,38 @@ impl Ledger for MemoryLedger {
 
     async fn standings(&self, buckets: &[&Bucket]) -> Result<Vec<Standing>, LedgerError> {
         let now = self.now_micros();
-        Ok(self.store(now).standings(buckets.iter().copied(), now))
+        let store = self.store(now);
+        let standing = |it: &&Bucket| state::standing(&it.limit, &store.state(it), now);
+        Ok(buckets.iter().map(standing).collect())
     }
+}
+
+/// Is there room for every charge?
+fn check(charges: &[Charge], states: &[BucketState], now: u64) -> Result<(), Refusal> {
+    let short = charges.iter().zip(states).enumerate().filter_map(|(position, (charge, state))| {
+        let short = state::check(&charge.bucket.limit, state, charge.amount, now).err()?;
+        Some((short, position, charge))
+    });
+    // Never, then latest; a slot's end is not known, and comes soonest.
+    let Some((short, position, charge)) = short.max_by_key(|(short, ..)| *short) else {
+        return Ok(());
+    };
+    Err(Refusal::Exhausted(Box::new(Exhausted {
+        charge: charge.clone(),
+        position,
+        retry_after_micros: short.retry_after_micros(),
+        standings: standings(charges, states, now),
+    })))
+}
+
+fn names_a_bucket_twice(charges: &[Charge]) -> bool {
+    let keys = || charges.iter().map(|charge| charge.bucket.key());
+    keys().enumerate().any(|(i, key)| keys().take(i).any(|earlier| earlier == key))
+}
+
+fn standings(charges: &[Charge], states: &[BucketState], now: u64) -> Vec<Standing> {
+    let each = charges.iter().zip(states);
+    each.map(|(charge, state)| state::standing(&charge.bucket.limit, state, now)).collect()
 }
 
 fn expiry(now: u64) -> u64 {
@@ -153,26 +188,14 @@ impl Store {
         self.buckets.get(bucket.key()).copied().unwrap_or_default()
     }
 
-    /// Is there room for every charge?
-    fn check(&self, charges: &[Charge], now: u64) -> Result<(), Refusal> {
-        let short = charges.iter().enumerate().filter_map(|(position, charge)| {
-            let state = self.state(&charge.bucket);
-            let short = state::check(&charge.bucket.limit, &state, charge.amount, now).err()?;
-            Some((short, position, charge))
-        });
-        // Never, then latest; a slot's end is not known, and comes soonest.
-        let Some((short, position, charge)) = short.max_by_key(|(short, ..)| *short) else {
-            return Ok(());
-        };
-        Err(Refusal::Exhausted(Box::new(Exhausted {
-            charge: charge.clone(),
-            position,
-            retry_after_micros: short.retry_after_micros(),
-            standings: self.standings(charges.iter().map(|it| &*it.bucket), now),
-        })))
-    }
-
-    fn take(&mut self, id: CallId, charges: &[Charge], now: u64) -> Result<(), LedgerError> {
+    /// Takes every charge, of states that are the buckets' own.
+    fn take(
+        &mut self,
+        id: CallId,
+        charges: &[Charge],
+        states: &mut [BucketState],
+        now: u64,
+    ) -> Result<(), LedgerError> {
         self.reserved += 1;
         if self.reserved.is_multiple_of(SWEEP_EVERY) {
             self.buckets.retain(|_, bucket| !bucket.is_idle(now));
@@ -181,13 +204,17 @@ impl Store {
             return Err(LedgerError(format!("there are {MAX_BUCKETS} buckets already")));
         }
         let mut entries = Vec::with_capacity(charges.len());
-        for Charge { bucket, amount } in charges {
-            let mut state = self.state(bucket);
-            let entry = state::take(&bucket.limit, &mut state, *amount, now);
-            match self.buckets.get_mut(bucket.key()) {
-                Some(place) => *place = state,
-                None => _ = self.buckets.insert(bucket.key().to_owned(), state),
-            }
+        for (Charge { bucket, amount }, state) in charges.iter().zip(states) {
+            // Not of the copy: two charges may be of one bucket.
+            let entry = if let Some(place) = self.buckets.get_mut(bucket.key()) {
+                let entry = state::take(&bucket.limit, place, *amount, now);
+                *state = *place;
+                entry
+            } else {
+                let entry = state::take(&bucket.limit, state, *amount, now);
+                self.buckets.insert(bucket.key().to_owned(), *state);
+                entry
+            };
             entries.push((Arc::clone(bucket), entry));
         }
         let expires_micros = expiry(now);
@@ -221,10 +248,6 @@ impl Store {
             let has_left = self.reservations.get(&id).is_some_and(|held| held.has_left);
             self.settle(id, if has_left { Spent::Reserved } else { Spent::Nothing }, now);
         }
-    }
-
-    fn standings<'a>(&self, buckets: impl Iterator<Item = &'a Bucket>, now: u64) -> Vec<Standing> {
-        buckets.map(|it| state::standing(&it.limit, &self.state(it), now)).collect()
     }
 }
 

@@ -7,6 +7,7 @@ mod bucket;
 mod estimate;
 mod failover;
 mod forecast;
+mod lease;
 mod ledger;
 mod limits;
 mod memory;
@@ -21,7 +22,13 @@ mod store;
 mod tokenizer;
 mod window;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
@@ -31,13 +38,14 @@ pub use bucket::{Bucket, Charge, Limit, MAX_PER_MINUTE, Measure, Period, Scope, 
 pub use estimate::Estimator;
 pub use failover::FailoverLedger;
 pub use forecast::{Forecast, ModelBounds};
+pub use lease::{LeasedLedger, MAX_LEASE, leased};
 pub use ledger::{Exhausted, Grant, Ledger, LedgerError, Refusal, Spent};
 pub use limits::LimitTable;
 pub use memory::{MemoryLedger, RESERVATION_TTL};
 pub use meter::{Metered, TokenMeter, Unmetered, Written};
 pub use notice::{
     BudgetNotice, Busts, MAX_PENDING, NoNotifier, NoticeOwner, NoticeUnit, Notifier, NotifierError,
-    TOLERANCE_S, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
+    TOLERANCE_S, Told, VerifyError, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, Webhook,
     check_notifier, start_notifier, verify,
 };
 pub use queue::{Claim, Entered, FairQueues, QUEUE_RETRY, QueueBounds, Refused, RefusedReason};
@@ -48,7 +56,7 @@ pub use store::{LedgerStore, check_ledger, open_ledger};
 pub use tokenizer::{MAX_COUNTED_BYTES, TokenCounter};
 pub use window::Window;
 
-use crate::domain::CallId;
+use crate::domain::{CallId, Kind};
 
 /// Three in a [`RESERVATION_TTL`]: two may fail.
 const RENEW_INTERVAL: Duration = Duration::from_secs(20);
@@ -63,7 +71,19 @@ pub struct Budgets {
     open: Arc<OpenReservations>,
     /// By agent, or subject: the buckets that its last call met. For operators who ask.
     met: Arc<quick_cache::sync::Cache<String, Arc<[Arc<Bucket>]>>>,
+    refused: Arc<[AtomicU64; REFUSALS.len()]>,
+    health: Option<Arc<LedgerHealth>>,
 }
+
+/// What calls are refused for here.
+const REFUSALS: [Kind; 6] = [
+    Kind::RateLimited,
+    Kind::ConcurrencyLimited,
+    Kind::BudgetExhausted,
+    Kind::BudgetUnavailable,
+    Kind::UnpricedModel,
+    Kind::UnknownTier,
+];
 
 impl std::fmt::Debug for Budgets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,18 +95,46 @@ impl Budgets {
     #[must_use]
     pub fn new(ledger: Arc<dyn Ledger>) -> Self {
         let met = Arc::new(quick_cache::sync::Cache::new(MET_AGENTS));
-        Self { ledger, open: Arc::default(), met }
+        Self { ledger, open: Arc::default(), met, refused: Arc::default(), health: None }
+    }
+
+    /// With the counters of the store that is behind the ledger.
+    #[must_use]
+    pub fn with_health(self, health: Option<Arc<LedgerHealth>>) -> Self {
+        Self { health, ..self }
+    }
+
+    #[must_use]
+    pub fn health(&self) -> Option<&LedgerHealth> {
+        self.health.as_deref()
+    }
+
+    /// Counts a refusal.
+    pub fn note_refusal(&self, kind: Kind) {
+        if let Some(i) = REFUSALS.iter().position(|one| *one == kind) {
+            self.refused[i].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many calls were refused for what.
+    #[must_use]
+    pub fn refused(&self) -> [(Kind, u64); REFUSALS.len()] {
+        std::array::from_fn(|i| (REFUSALS[i], self.refused[i].load(Ordering::Relaxed)))
     }
 
     /// Takes every charge from its bucket, or nothing.
     ///
     /// # Errors
     /// 429 with the time until it can pass, or 503 where the ledger does not answer.
-    pub async fn reserve(&self, id: CallId, charges: Vec<Charge>) -> Result<Reservation, Refusal> {
+    pub async fn reserve(
+        &self,
+        id: CallId,
+        charges: Arc<[Charge]>,
+    ) -> Result<(Reservation, Grant), Refusal> {
         let (ledger, open) = (Arc::clone(&self.ledger), Arc::clone(&self.open));
         let mut reserving = Box::pin(async move {
             let grant = ledger.reserve(id, &charges).await?;
-            Ok(Reservation::new(id, charges, grant, ledger, open))
+            Ok((Reservation::new(id, ledger, open), grant))
         });
         // A store in this process has answered by now.
         if let Some(reserved) = reserving.as_mut().now_or_never() {
@@ -95,7 +143,7 @@ impl Budgets {
         // A caller that hangs up now must not leave behind what is about to be granted.
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
-            if let Err(Ok(unwanted)) = sender.send(reserving.await) {
+            if let Err(Ok((unwanted, _))) = sender.send(reserving.await) {
                 unwanted.settle(Spent::Nothing).await;
             }
         });

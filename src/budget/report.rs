@@ -1,6 +1,8 @@
 //! How a call's buckets stand, as its answer's headers say.
 
-use super::{Charge, Limit, Measure, Standing, window};
+use std::sync::Arc;
+
+use super::{Bucket, Charge, Limit, Measure, Standing, window};
 
 /// The tightest bucket of a kind, and all that have a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,8 +16,8 @@ pub struct Report {
 /// One bucket of requests or tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// `tokens-per-day`; of several with one name, the tightest.
-    pub name: String,
+    /// Of several with one name, the tightest.
+    pub bucket: Arc<Bucket>,
     pub window_s: u64,
     pub standing: Standing,
 }
@@ -38,12 +40,13 @@ impl Report {
             if tightest.is_none_or(|other| standing.remaining < other.remaining) {
                 *tightest = Some(*standing);
             }
-            let same = report.policies.iter_mut().find(|policy| policy.name == bucket.name());
+            let same =
+                report.policies.iter_mut().find(|policy| policy.bucket.name() == bucket.name());
             match same {
                 Some(other) if other.standing.remaining <= standing.remaining => {}
                 Some(other) => other.standing = *standing,
                 None => report.policies.push(Policy {
-                    name: bucket.name().to_owned(),
+                    bucket: Arc::clone(bucket),
                     window_s,
                     standing: *standing,
                 }),

@@ -9,15 +9,13 @@ use std::{
     },
 };
 
-use super::{Charge, Grant, Ledger, LedgerError, Report, Spent};
+use super::{Ledger, LedgerError, Spent};
 use crate::domain::CallId;
 
 /// What a call holds of its budgets. Settle it: dropping one unsettled is a bug, which is
 /// counted and logged, and mended where a runtime is there to mend it.
 pub struct Reservation {
     id: CallId,
-    charges: Vec<Charge>,
-    grant: Grant,
     ledger: Arc<dyn Ledger>,
     open: Arc<OpenReservations>,
     has_left: bool,
@@ -65,21 +63,9 @@ impl OpenReservations {
 }
 
 impl Reservation {
-    pub(super) fn new(
-        id: CallId,
-        charges: Vec<Charge>,
-        grant: Grant,
-        ledger: Arc<dyn Ledger>,
-        open: Arc<OpenReservations>,
-    ) -> Self {
+    pub(super) fn new(id: CallId, ledger: Arc<dyn Ledger>, open: Arc<OpenReservations>) -> Self {
         open.add(id);
-        Self { id, charges, grant, ledger, open, has_left: false, settled: false }
-    }
-
-    /// How its buckets stood once it was taken.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        Report::new(&self.charges, &self.grant.standings)
+        Self { id, ledger, open, has_left: false, settled: false }
     }
 
     #[must_use]

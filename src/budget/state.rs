@@ -66,19 +66,20 @@ impl State {
         self.open == 0 && self.arrival <= now && (is_paid || (self.used == 0 && self.debt == 0))
     }
 
-    /// Begins the window that `now` lies in. A clock that steps back stays in the later one.
-    fn roll(&mut self, period: Period, limit: u64, now: u64) -> Window {
-        let window = Window::at(period, now);
-        if window.index <= self.window {
-            return Window { index: self.window, end_micros: self.window_end, ..window };
+    /// Begins the window that `now` lies in, and says when it ends. A clock that steps back stays
+    /// in the later one.
+    fn roll(&mut self, period: Period, limit: u64, now: u64) -> u64 {
+        if self.window != 0 && now < self.window_end {
+            return self.window_end;
         }
+        let window = Window::at(period, now);
         let passed = if self.window == 0 { 0 } else { window.index - self.window };
         // Each window that has passed pays for as much as it allowed.
         let spent = self.used.saturating_add(self.debt);
         self.debt = spent.saturating_sub(limit.saturating_mul(passed));
         (self.used, self.reserved) = (0, 0);
         (self.window, self.window_end, self.limit) = (window.index, window.end_micros, limit);
-        window
+        window.end_micros
     }
 }
 
@@ -102,12 +103,12 @@ pub(super) fn check(limit: &Limit, state: &State, amount: u64, now: u64) -> Resu
         }
         Limit::Window { period, limit, .. } => {
             let mut state = *state;
-            let window = state.roll(period, limit, now);
+            let end = state.roll(period, limit, now);
             let taken = state.used.saturating_add(state.debt);
             if taken.saturating_add(amount) <= limit {
                 return Ok(());
             }
-            Err(Short::For(until_room(&state, period, limit, amount, window.end_micros, now)))
+            Err(Short::For(until_room(&state, period, limit, amount, end, now)))
         }
     }
 }
@@ -198,14 +199,14 @@ pub(super) fn standing(limit: &Limit, state: &State, now: u64) -> Standing {
         }
         Limit::Window { period, limit, .. } => {
             let mut state = *state;
-            let window = state.roll(period, limit, now);
+            let end = state.roll(period, limit, now);
             let taken = state.used.saturating_add(state.debt);
             Standing {
                 limit,
                 used: taken.saturating_sub(state.reserved),
                 reserved: state.reserved,
                 remaining: limit.saturating_sub(taken),
-                reset_micros: window.end_micros.saturating_sub(now),
+                reset_micros: end.saturating_sub(now),
             }
         }
     }

@@ -156,8 +156,9 @@ pub(super) fn put_limits(headers: &mut HeaderMap, limits: &Report) {
     if limits.policies.is_empty() {
         return;
     }
-    let (mut quotas, mut rests) = (String::new(), String::new());
-    for Policy { name, window_s, standing } in &limits.policies {
+    let (mut quotas, mut rests) = (String::with_capacity(128), String::with_capacity(128));
+    for Policy { bucket, window_s, standing } in &limits.policies {
+        let name = bucket.name();
         let comma = if quotas.is_empty() { "" } else { ", " };
         let reset_s = standing.reset_micros.div_ceil(1_000_000);
         // Writing into a `String` does not fail.

@@ -5,6 +5,7 @@ mod context;
 mod error;
 mod extract;
 mod layers;
+mod metrics;
 mod openai;
 mod openapi;
 mod ops;

@@ -14,6 +14,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use super::{
     ApiError, AppState, budgets,
     layers::{self, Sweeper},
+    metrics,
     openai::{chat, models},
     openapi, ops, streams,
 };
@@ -57,6 +58,7 @@ pub fn admin_router(state: AppState) -> Router {
     Router::new()
         .route("/livez", get(ops::livez))
         .route("/readyz", get(ops::readyz))
+        .route("/metrics", get(metrics::metrics))
         .route("/budgets", get(budgets::list_budgets))
         .with_state(state)
 }

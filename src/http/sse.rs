@@ -30,7 +30,6 @@ where
     let headers = response.headers_mut();
     headers
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // nginx holds answers back otherwise.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response

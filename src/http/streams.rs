@@ -155,6 +155,8 @@ fn frames(reader: Reader, stream: &NativeStream, state: &AppState) -> Response {
     let retry = stream::once(std::future::ready(Bytes::from_static(RETRY)));
     let mut response = sse::response(retry.chain(read(reader)), state.settings().keepalive);
     let headers = response.headers_mut();
+    // A GET's answer might be kept; a POST's is not.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     let id = stream.id().to_string();
     if let (Ok(location), Ok(id)) =
         (HeaderValue::try_from(format!("/v1/streams/{id}")), HeaderValue::try_from(id))

@@ -30,7 +30,10 @@ pub(super) fn charges(
     let forecast = Forecast::new(call, input_tokens, &bounds);
     open.output_bound = forecast.output_bound();
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
-    charges.map_err(Ending::Denied)
+    charges.map_err(|denial| {
+        gateway.budgets.note_refusal(denial.kind);
+        Ending::Denied(denial)
+    })
 }
 
 /// Takes it, and says how the buckets stand then. Where the model's slots are taken it waits for
@@ -44,13 +47,14 @@ pub(super) async fn reserve(
     let caller = Arc::clone(&open.context.caller);
     gateway.budgets.note(caller.agent.as_ref().unwrap_or(&caller.subject), &charges);
     let turn = slots(&charges).map(|bucket| Turn::new(bucket, &caller));
-    let id = open.id;
-    let attempt = || gateway.budgets.reserve(id, charges.clone());
+    let (id, charges) = (open.id, Arc::<[Charge]>::from(charges));
+    let attempt = || gateway.budgets.reserve(id, Arc::clone(&charges));
     let reserved = match &turn {
         None => attempt().await,
         Some(turn) => {
-            let claim = Claim { key: &turn.key, caller: &turn.caller, weight };
-            let is_full = |refusal: &Refusal| refusal.is_full_of(&turn.key);
+            let key = turn.bucket.key();
+            let claim = Claim { key, caller: &turn.caller, weight };
+            let is_full = |refusal: &Refusal| refusal.is_full_of(key);
             match gateway.queues.enter(claim, attempt, is_full).await {
                 Ok(Entered { grant, .. }) => Ok(grant),
                 Err(refused) => Err(refused.into_error(|| no_turn(&charges))),
@@ -58,8 +62,8 @@ pub(super) async fn reserve(
         }
     };
     match reserved {
-        Ok(reservation) => {
-            let report = reservation.report();
+        Ok((reservation, grant)) => {
+            let report = Report::new(&charges, &grant.standings);
             open.reservation = Some(reservation);
             open.turn = turn;
             (report, Ok(()))
@@ -69,14 +73,16 @@ pub(super) async fn reserve(
                 tell(gateway, open, exhausted);
             }
             let report = Report::new(&charges, refusal.standings());
-            (report, Err(Ending::Denied(refusal.to_denial())))
+            let denial = refusal.to_denial();
+            gateway.budgets.note_refusal(denial.kind);
+            (report, Err(Ending::Denied(denial)))
         }
     }
 }
 
 /// The slots for which a call would wait: those of the model, else those of its tier for it.
-fn slots(charges: &[Charge]) -> Option<&Bucket> {
-    let slots = charges.iter().map(|charge| &*charge.bucket).filter(|it| it.limit.is_slots());
+fn slots(charges: &[Charge]) -> Option<&Arc<Bucket>> {
+    let slots = charges.iter().map(|charge| &charge.bucket).filter(|it| it.limit.is_slots());
     slots.max_by_key(|bucket| matches!(bucket.scope, Scope::Model { .. }))
 }
 
@@ -97,18 +103,18 @@ fn no_turn(charges: &[Charge]) -> Refusal {
 /// Whose turn it was, and for which slots: those behind it are told when they are free again.
 #[derive(Debug)]
 pub(super) struct Turn {
-    key: String,
+    bucket: Arc<Bucket>,
     caller: String,
 }
 
 impl Turn {
-    fn new(bucket: &Bucket, caller: &Caller) -> Self {
+    fn new(bucket: &Arc<Bucket>, caller: &Caller) -> Self {
         let name = caller.agent.as_ref().unwrap_or(&caller.subject);
-        Self { key: bucket.key().to_owned(), caller: format!("{} {name}", caller.issuer) }
+        Self { bucket: Arc::clone(bucket), caller: format!("{} {name}", caller.issuer) }
     }
 
     pub(super) fn end(self, gateway: &Gateway) {
-        gateway.queues.freed(&self.key, &self.caller);
+        gateway.queues.freed(self.bucket.key(), &self.caller);
     }
 }
 

@@ -4,6 +4,7 @@
 //! their own; what does not fit is dropped, counted, and told of once a minute.
 
 mod export;
+mod exposition;
 pub mod genai;
 mod line;
 mod panic;
@@ -25,6 +26,7 @@ use tracing_subscriber::{
 };
 
 pub use export::ExportError;
+pub use exposition::{Exposition, MetricKind};
 pub use panic::log_panics;
 pub use span::{CallSpan, ModelEnd, ModelStart, ServerStart, model_span, server_span};
 

@@ -17,6 +17,7 @@ mod counting;
 mod estimate;
 mod gateway;
 mod hub;
+mod lease;
 mod ledger;
 mod notify;
 mod proof;

@@ -75,6 +75,18 @@ pub enum NoticeUnit {
 pub trait Notifier: fmt::Debug + Send + Sync {
     /// Returns at once, whatever the receiver does. What can't be kept is counted and logged.
     fn notify(&self, notice: BudgetNotice);
+
+    /// What became of the notices so far.
+    fn told(&self) -> Told {
+        Told::default()
+    }
+}
+
+/// Notices, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    pub sent: u64,
+    pub lost: u64,
 }
 
 /// For a configuration without `budget.notify_url`: nobody is told.

@@ -123,6 +123,10 @@ impl Webhook {
 }
 
 impl Notifier for Webhook {
+    fn told(&self) -> super::Told {
+        super::Told { sent: self.sent(), lost: self.lost() }
+    }
+
     fn notify(&self, notice: BudgetNotice) {
         match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => {

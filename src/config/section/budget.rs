@@ -15,6 +15,8 @@ pub struct BudgetConfig {
     pub on_store_failure: OnStoreFailure,
     /// How many gateways share the limits when the store fails (`static-share`).
     pub replicas: u32,
+    /// How much of a hot key's rate each gateway takes from the store at once; 0 takes none.
+    pub lease_ms: u64,
     /// Where a busted budget is told of, in a POST signed with `notify_secret`.
     pub notify_url: Option<String>,
     pub notify_secret: Option<SecretString>,
@@ -46,6 +48,7 @@ impl PartialEq for BudgetConfig {
             redis_url,
             on_store_failure,
             replicas,
+            lease_ms,
             notify_url,
             notify_secret,
             queue_limit,
@@ -55,6 +58,7 @@ impl PartialEq for BudgetConfig {
         *store == other.store
             && *on_store_failure == other.on_store_failure
             && *replicas == other.replicas
+            && *lease_ms == other.lease_ms
             && *notify_url == other.notify_url
             && *queue_limit == other.queue_limit
             && *queue_wait_ms == other.queue_wait_ms
@@ -71,6 +75,7 @@ impl Default for BudgetConfig {
             redis_url: None,
             on_store_failure: OnStoreFailure::Deny,
             replicas: 1,
+            lease_ms: 0,
             notify_url: None,
             queue_limit: 1_000,
             queue_wait_ms: 5_000,

@@ -13,8 +13,12 @@ const MAX_REPLICAS: u64 = 1_000;
 const NOTIFY_URL: &str = "budget.notify_url";
 const NOTIFY_SECRET: &str = "budget.notify_secret";
 
+/// A lease is of 50 ms at most: it bounds what several gateways let in beyond a rate.
+const MAX_LEASE_MS: u64 = 50;
+
 pub(super) fn check(budget: &BudgetConfig, found: &mut Findings) {
     check_store(budget, found);
+    check_lease(budget, found);
     check_notice(budget, found);
 }
 
@@ -87,4 +91,13 @@ fn check_notice(budget: &BudgetConfig, found: &mut Findings) {
              openssl rand -base64 32, with whsec_ before it",
         ),
     }
+}
+
+fn check_lease(budget: &BudgetConfig, found: &mut Findings) {
+    bounds(found, "budget", &[("lease_ms", budget.lease_ms, 0..=MAX_LEASE_MS)]);
+    found.require(
+        budget.lease_ms == 0 || budget.store != LedgerKind::Memory,
+        "budget.lease_ms",
+        "saves round trips to a shared store, and store = \"memory\" has none; use 0, or \"redis\"",
+    );
 }

@@ -265,3 +265,32 @@ async fn calls_wait_for_a_slot_and_one_caller_cannot_take_them_all() {
     app.until_idle().await;
     app.shutdown().await;
 }
+
+#[tokio::test]
+async fn what_was_refused_is_counted_on_the_admin_port() {
+    let app = TestApp::start().await;
+    let bob = app.caller("bob", "tight", &[USE]);
+    for _ in 0..3 {
+        post(&bob, &chat(false)).await.bytes().await;
+    }
+    let admin = Client::new(app.admin_address());
+    let metrics = admin.get("/metrics").send().await;
+    assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let text = String::from_utf8(metrics.bytes().await.to_vec()).unwrap();
+    for line in [
+        "# TYPE tollgate_budget_refusals_total counter",
+        "tollgate_budget_refusals_total{code=\"rate_limited\"} 1",
+        "tollgate_budget_refusals_total{code=\"budget_exhausted\"} 0",
+        "tollgate_budget_reservations 0",
+        "tollgate_budget_reservations_leaked_total 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+    assert_eq!(app.stranger().get("/metrics").send().await.status, 404, "never in public");
+
+    let of_bob = admin.get("/budgets?agent=tester").send().await.json().await;
+    assert_eq!(of_bob["data"][0]["budget"], "requests-per-minute");
+    assert_eq!(admin.get("/budgets?agent=nobody").send().await.status, 404);
+    assert_eq!(app.stranger().get("/budgets?agent=tester").send().await.status, 404);
+    app.shutdown().await;
+}

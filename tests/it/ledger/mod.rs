@@ -3,6 +3,7 @@
 //! The suite knows a [`Ledger`] and a way to let time pass. A further store is one more line at
 //! `contract!`.
 
+mod cold;
 mod limits;
 mod model;
 mod outage;
@@ -489,4 +490,5 @@ macro_rules! contracts {
 contracts! {
     memory = super::Memory::new();
     on_redis = super::redis::OnRedis::new().await;
+    leased = super::cold::Leased::new();
 }

@@ -15,12 +15,12 @@ use super::{slots, usd_per_day};
 #[tokio::test(start_paused = true)]
 async fn settled_reservations_leave_nothing_open() {
     let budgets = Budgets::new(Arc::new(MemoryLedger::new()));
-    let slot = || vec![slots("m", 1)];
-    let first = budgets.reserve(CallId::generate(), slot()).await.expect("a grant");
+    let slot = || Arc::from([slots("m", 1)]);
+    let (first, _) = budgets.reserve(CallId::generate(), slot()).await.expect("a grant");
     assert_eq!(budgets.open(), 1);
     first.settle(Spent::Reserved).await;
     assert_eq!((budgets.open(), budgets.leaked()), (0, 0));
-    let second = budgets.reserve(CallId::generate(), slot()).await.expect("a grant");
+    let (second, _) = budgets.reserve(CallId::generate(), slot()).await.expect("a grant");
     second.settle(Spent::Reserved).await;
 }
 
@@ -28,8 +28,8 @@ async fn settled_reservations_leave_nothing_open() {
 async fn a_reservation_that_is_dropped_unsettled_is_counted_and_charged_if_it_had_left() {
     for (leaves, used) in [(false, 0), (true, 10)] {
         let budgets = Budgets::new(Arc::new(MemoryLedger::new()));
-        let charges = vec![slots("m", 1), usd_per_day(100, 10)];
-        let mut dropped =
+        let charges: Arc<[Charge]> = Arc::from([slots("m", 1), usd_per_day(100, 10)]);
+        let (mut dropped, _) =
             budgets.reserve(CallId::generate(), charges.clone()).await.expect("a grant");
         if leaves {
             dropped.depart().await.expect("departed");
@@ -46,8 +46,8 @@ async fn a_reservation_that_is_dropped_unsettled_is_counted_and_charged_if_it_ha
 #[tokio::test(start_paused = true)]
 async fn what_is_open_is_kept_alive() {
     let budgets = Budgets::new(Arc::new(MemoryLedger::new()));
-    let charges = vec![slots("m", 1)];
-    let open = budgets.reserve(CallId::generate(), charges.clone()).await.expect("a grant");
+    let charges: Arc<[Charge]> = Arc::from([slots("m", 1)]);
+    let (open, _) = budgets.reserve(CallId::generate(), charges.clone()).await.expect("a grant");
     for _ in 0..10 {
         tokio::time::advance(tollgate::budget::RESERVATION_TTL / 2).await;
         budgets.renew().await.expect("renewed");
@@ -88,7 +88,7 @@ impl Ledger for Away {
 
 #[tokio::test]
 async fn a_store_that_is_away_lets_nobody_in_and_tells_nobody_where_it_is() {
-    let refusal = Budgets::new(Arc::new(Away)).reserve(CallId::generate(), Vec::new()).await;
+    let refusal = Budgets::new(Arc::new(Away)).reserve(CallId::generate(), Arc::from([])).await;
     let denial = refusal.expect_err("a refusal").to_denial();
     assert_eq!(denial.kind, Kind::BudgetUnavailable);
     assert!(denial.retry_after_ms.is_some());

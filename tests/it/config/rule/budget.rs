@@ -1,6 +1,6 @@
 //! `[budget]`.
 
-use tollgate::config::{Config, validate};
+use tollgate::config::{BudgetConfig, Config, LedgerKind, validate};
 
 use super::{refused, taken};
 use crate::config::{BASE, base_with, keys_of, load};
@@ -83,6 +83,18 @@ fn its_secret_is_long_enough_and_of_one_of_two_forms() {
         ("whsec_not*base64", "no base64"),
     ] {
         refused(HERE, &secret(wrong), "budget.notify_secret", message);
+    }
+}
+
+#[test]
+fn leases_are_of_a_shared_store_and_short() {
+    taken(HERE, &budget("lease_ms = 0"));
+    refused(HERE, &budget("lease_ms = 1"), "budget.lease_ms", "store = \"memory\" has none");
+    for (lease_ms, fine) in [(1, true), (50, true), (51, false)] {
+        let mut config = load(BASE, &[]).expect("a configuration");
+        config.budget = BudgetConfig { store: LedgerKind::Redis, lease_ms, ..config.budget };
+        let errors = validate(&config).err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert_eq!(!errors.contains("budget.lease_ms"), fine, "{lease_ms}: {errors}");
     }
 }
 
