@@ -284,6 +284,7 @@ async fn spend_the_rest(fleet: &Fleet, ledger: &RedisLedger, budget: Budget, fir
     until_settled(fleet).await;
     let [money, tokens, _] = standings(ledger, budget).await;
     assert!(money.used <= budget.micro_usd, "{money:?}");
+    assert!(tokens.used <= budget.tokens || first_number >= DENSE, "{tokens:?}");
     let is_spent =
         money.remaining < RESERVED.micro_usd || tokens.remaining < DENSE_INPUT_TOKENS + MAX_TOKENS;
     assert!(is_spent, "{money:?} {tokens:?}");
