@@ -20,6 +20,7 @@ mod hub;
 mod lease;
 mod ledger;
 mod notify;
+mod proof;
 mod queue;
 mod server;
 mod sse;

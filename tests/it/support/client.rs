@@ -297,9 +297,14 @@ pub struct RawConnection {
 
 impl RawConnection {
     pub async fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.expect("the server listens");
-        stream.set_nodelay(true).expect("the socket is open");
-        Self { stream }
+        Self::try_open(address).await.expect("the server listens")
+    }
+
+    /// As [`RawConnection::open`], where the server may be gone.
+    pub async fn try_open(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
     }
 
     /// Fails once the server has closed.

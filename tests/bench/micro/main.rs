@@ -5,6 +5,8 @@
     reason = "a benchmark whose step fails has nothing to measure, and must say so"
 )]
 
+mod budget;
+
 use std::{
     fs,
     hint::black_box,
@@ -262,5 +264,5 @@ fn body_parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, frame_encode, jwt_verify, chunk_forward, body_parse);
+criterion_group!(benches, frame_encode, jwt_verify, chunk_forward, body_parse, budget::budget);
 criterion_main!(benches);
