@@ -6,8 +6,10 @@ use axum::{
     Json,
     extract::{Query, State},
 };
+use http::StatusCode;
 use jiff::{Timestamp, ToSpan};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     ApiError, AppState,
@@ -17,10 +19,7 @@ use super::{
         schema::{BudgetList, BudgetObject},
     },
 };
-use crate::{
-    budget::{Bucket, LedgerError, Measure, Refusal, Scope, Standing},
-    domain::{Denial, Kind},
-};
+use crate::budget::{Bucket, LedgerError, Measure, Refusal, Scope, Standing};
 
 /// The caller's budgets and limits, and how they stand.
 ///
@@ -61,13 +60,20 @@ pub(super) struct Asked {
 pub(super) async fn list_budgets(
     State(state): State<AppState>,
     Query(Asked { agent }): Query<Asked>,
-) -> Result<Json<BudgetList>, ApiError> {
+) -> Result<Json<BudgetList>, (StatusCode, Json<Value>)> {
+    // No layer renders errors on this port.
+    let problem = |status: StatusCode, title: &str| {
+        (status, Json(json!({ "title": title, "status": status.as_u16() })))
+    };
     let buckets = state.gateway().budgets.met_by(&agent);
     if buckets.is_empty() {
         let message = "No call of an agent or subject of that name was seen here since the start.";
-        return Err(Denial::new(Kind::NotFound, message).with_param("agent").into());
+        return Err(problem(StatusCode::NOT_FOUND, message));
     }
-    list(&state, &buckets).await.map_err(|error| Refusal::from(error).to_denial().into())
+    list(&state, &buckets).await.map_err(|error| {
+        tracing::warn!(%error, "an operator could not be told how budgets stand");
+        problem(StatusCode::SERVICE_UNAVAILABLE, "The budget store does not answer; try again.")
+    })
 }
 
 async fn list(state: &AppState, buckets: &[Arc<Bucket>]) -> Result<Json<BudgetList>, LedgerError> {

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate::config::{ClaimBudgetConfig, Config, LimitConfig};
+use tollgate::{
+    budget::verify,
+    config::{ClaimBudgetConfig, Config, LimitConfig},
+};
 
+use crate::notify::{self, Receiver};
 use crate::support::{
     app::{TestApp, chat},
     client::{Client, Response},
@@ -292,5 +296,56 @@ async fn what_was_refused_is_counted_on_the_admin_port() {
     assert_eq!(of_bob["data"][0]["budget"], "requests-per-minute");
     assert_eq!(admin.get("/budgets?agent=nobody").send().await.status, 404);
     assert_eq!(app.stranger().get("/budgets?agent=tester").send().await.status, 404);
+    app.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_spent_budget_is_told_of_once_and_signed() {
+    let mut receiver = Receiver::start([]).await;
+    let app = TestApp::with(|config| {
+        config.budget.notify_url = Some(receiver.url());
+        config.budget.notify_secret = Some(notify::secret());
+    })
+    .await;
+    let bob = app.caller("bob", "pro", &[USE, "budget:usd-per-day:0.000300"]);
+    // The first leaves less than a second one might cost.
+    assert_eq!(post(&bob, &bounded(false, 50)).await.status, 200);
+    for _ in 0..3 {
+        assert_eq!(post(&bob, &bounded(false, 100)).await.status, 429);
+    }
+    let hit = receiver.hit().await;
+    let now = jiff::Timestamp::now();
+    verify(&notify::secret(), &hit.headers, &hit.body, now).expect("it is signed");
+    let notice: Value = serde_json::from_slice(&hit.body).unwrap();
+    assert_eq!(
+        (&notice["type"], &notice["budget"], &notice["subject"], &notice["limit"]),
+        (&json!("budget.exhausted"), &json!("usd-per-day"), &json!("bob"), &json!(300))
+    );
+    app.shutdown().await;
+    assert!(receiver.rest().is_empty(), "once in its window");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_asks_for_an_agents_budgets_from_the_shell() {
+    let app = TestApp::start().await;
+    post(&app.caller("bob", "tight", &[USE]), &chat(false)).await.bytes().await;
+    let admin = app.admin_address().to_string();
+    let show = |agent: &'static str| {
+        let admin = admin.clone();
+        tokio::task::spawn_blocking(move || {
+            std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"))
+                .args(["budget", "show", "--agent", agent, "--admin", &admin])
+                .output()
+                .unwrap()
+        })
+    };
+    let shown = show("tester").await.unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("BUDGET  "), "{text}");
+    assert!(lines[1].starts_with("requests-per-minute  tier:tight  "), "{text}");
+    let unknown = show("nobody").await.unwrap();
+    assert!(!unknown.status.success());
+    assert!(String::from_utf8(unknown.stderr).unwrap().contains("No call of an agent"));
     app.shutdown().await;
 }

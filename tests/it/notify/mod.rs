@@ -6,6 +6,8 @@ mod receiver;
 mod signature;
 mod stop;
 
+pub use receiver::Receiver;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
