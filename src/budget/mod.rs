@@ -61,6 +61,9 @@ use crate::domain::{CallId, Kind};
 /// Three in a [`RESERVATION_TTL`]: two may fail.
 const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 
+/// Stands where a claim's name does, in the keys of told busts; no claim is called so.
+const NOTICE: &str = "\0notice";
+
 /// Agents whose buckets are remembered.
 const MET_AGENTS: usize = 4_096;
 
@@ -166,6 +169,27 @@ impl Budgets {
     #[must_use]
     pub fn met_by(&self, agent: &str) -> Vec<Arc<Bucket>> {
         self.met.get(agent).map(|known| known.to_vec()).unwrap_or_default()
+    }
+
+    /// Is this the first bust of a bucket in its window, of all gateways that share the store? A
+    /// store that does not answer says yes: to be told twice is better than never.
+    pub async fn is_first_bust(&self, bucket: &Bucket, period: Period) -> bool {
+        // A budget of one notice, spent by whoever comes first.
+        let scope = Scope::Claim { name: NOTICE.to_owned(), value: bucket.key().to_owned() };
+        let limit = Limit::Window { measure: Measure::Tokens, period, limit: 1 };
+        let charge = Charge { bucket: Arc::new(Bucket::new(scope, limit)), amount: 1 };
+        let id = CallId::generate();
+        match self.ledger.reserve(id, &[charge]).await {
+            Err(Refusal::Exhausted(_)) => false,
+            Err(Refusal::Store(_)) => true,
+            Ok(_) => {
+                // Where it is not settled it expires, and the next bust is told of again.
+                if let Err(error) = self.ledger.settle(id, Spent::Reserved).await {
+                    tracing::debug!(%error, "a notice was not marked as told");
+                }
+                true
+            }
+        }
     }
 
     /// How buckets stand, in their order.

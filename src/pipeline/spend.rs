@@ -136,23 +136,19 @@ fn tell(gateway: &Gateway, open: &OpenCall, exhausted: &Exhausted) {
     }
     let now = Timestamp::now();
     let micros = u64::try_from(now.as_microsecond()).unwrap_or(0);
-    let (start, end) = match bucket.limit {
-        Limit::Window { period, .. } => {
-            let window = Window::at(period, micros);
-            (window.start_micros, window.end_micros)
-        }
-        // An agent's tokens a minute have no window of their own: once an hour will do.
-        Limit::Rate { .. } | Limit::Slots(_) => {
-            (Window::at(Period::Hour, micros).start_micros, micros + wait(exhausted))
-        }
+    // An agent's tokens a minute have no window of their own: once an hour will do.
+    let (period, end) = match bucket.limit {
+        Limit::Window { period, .. } => (period, Window::at(period, micros).end_micros),
+        Limit::Rate { .. } | Limit::Slots(_) => (Period::Hour, micros + wait(exhausted)),
     };
+    let start = Window::at(period, micros).start_micros;
     if !gateway.busts.first(bucket.key(), timestamp(start)) {
         return;
     }
     tracing::warn!(budget = bucket.name(), owner = %bucket.scope, "a budget is spent");
     let standing = exhausted.standing();
     let caller = &open.context.caller;
-    gateway.notifier.notify(BudgetNotice {
+    let notice = BudgetNotice {
         id: NoticeId::generate(),
         time: now,
         budget: bucket.name().to_owned(),
@@ -170,6 +166,14 @@ fn tell(gateway: &Gateway, open: &OpenCall, exhausted: &Exhausted) {
         resets_at: timestamp(end),
         call_id: open.id,
         trace_id: format!("{:032x}", open.context.trace.trace_id),
+    };
+    // Another gateway may have told of it: the store knows, and the call does not wait for it.
+    let (budgets, notifier) = (gateway.budgets.clone(), Arc::clone(&gateway.notifier));
+    let bucket = Arc::clone(bucket);
+    gateway.calls.spawn(async move {
+        if budgets.is_first_bust(&bucket, period).await {
+            notifier.notify(notice);
+        }
     });
 }
 

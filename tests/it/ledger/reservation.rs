@@ -1,11 +1,15 @@
 //! What a reservation does with a ledger.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use async_trait::async_trait;
 use tollgate::{
     budget::{
-        Bucket, Budgets, Charge, Grant, Ledger, LedgerError, MemoryLedger, Refusal, Spent, Standing,
+        Bucket, Budgets, Charge, Grant, Ledger, LedgerError, MemoryLedger, Period, Refusal, Spent,
+        Standing,
     },
     domain::{CallId, Kind},
 };
@@ -54,6 +58,23 @@ async fn what_is_open_is_kept_alive() {
         assert!(budgets.reserve(CallId::generate(), charges.clone()).await.is_err());
     }
     open.settle(Spent::Reserved).await;
+}
+
+#[tokio::test]
+async fn of_all_gateways_on_a_store_one_tells_of_a_bust_once_in_its_window() {
+    let clock = Arc::new(AtomicU64::new(super::START_MICROS));
+    let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::by(Arc::clone(&clock)));
+    let gateways = [Budgets::new(Arc::clone(&ledger)), Budgets::new(ledger)];
+    let (mine, other) = (usd_per_day(5, 1).bucket, slots("m", 1).bucket);
+    for _ in 0..2 {
+        assert!(gateways[0].is_first_bust(&mine, Period::Day).await);
+        for gateway in &gateways {
+            assert!(!gateway.is_first_bust(&mine, Period::Day).await);
+        }
+        assert!(gateways[1].is_first_bust(&other, Period::Day).await, "another bucket's");
+        clock.fetch_add(24 * super::HOUR, Ordering::Relaxed);
+    }
+    assert!(Budgets::new(Arc::new(Away)).is_first_bust(&mine, Period::Day).await);
 }
 
 /// A store that is away.
