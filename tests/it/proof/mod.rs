@@ -242,7 +242,9 @@ async fn nothing_is_overspent(budget: Budget, first_number: u64) -> u64 {
     let mut begun = until_settled(&fleet).await;
     begun.extend(calls_of(&audit_rows(&fleet.first).await).0);
     let ledger = RedisLedger::new(&fleet.redis.url()).expect("a ledger");
-    let (open, served) = (fleet.expire(), fleet.account.all());
+    let (mut open, served) = (fleet.expire(), fleet.account.all());
+    // That a spent budget was told of is marked by a reservation too; the kill may leave it open.
+    open.retain(|_, it| it.reserved.micro_usd > 0);
     let left = open.iter().filter(|(_, it)| it.has_left);
     let left: HashMap<&String, Cost> = left.map(|(call, it)| (&begun[call], it.reserved)).collect();
     assert!(left.len() >= usize::try_from(HELD).expect("a few"), "{open:?}");
