@@ -10,7 +10,9 @@
 //! - Nothing grows without bound: past one mark denials are counted instead of kept, past the
 //!   next no intent is taken, and past the last [`Audit::record`] waits.
 
+mod chain;
 mod entry;
+mod record;
 mod sink;
 mod stored;
 mod writer;
@@ -33,7 +35,11 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use chain::{Chain, Hash, Link, Linked};
 pub use entry::{Entry, EntryKind};
+pub use record::{
+    FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
+};
 pub use sink::{AuditSink, SinkError};
 pub use stored::StoredEntry;
 use writer::{Message, Writer};
