@@ -14,6 +14,7 @@ mod chain;
 mod entry;
 mod record;
 mod sink;
+pub mod spool;
 mod stored;
 mod writer;
 

@@ -2,11 +2,14 @@
 
 mod chain;
 mod contract;
+mod fake_disk;
 mod faulty;
 mod handle;
 mod limit;
 mod model;
 mod record;
+mod spool;
+mod spool_model;
 mod sqlite;
 mod support;
 mod tail;
