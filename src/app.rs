@@ -7,14 +7,17 @@ use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    audit::{Audit, Entry, EntryKind},
+    audit::{
+        Audit, Entry, EntryKind,
+        spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolError, SpoolSettings},
+    },
     auth::{AuthSetupError, Authenticator},
     budget::{
         Budgets, Busts, Estimator, FairQueues, LedgerError, LedgerHealth, LedgerStore, Notifier,
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{Config, ServerConfig},
+    config::{AuditConfig, Config, Durability, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
@@ -37,6 +40,10 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("audit.path: {0}")]
     Storage(#[from] StorageError),
+    #[error("audit.spool: {0}")]
+    Spool(#[from] SpoolError),
+    #[error("cannot start the audit writer's thread: {0}")]
+    Thread(#[source] std::io::Error),
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
     #[error(transparent)]
@@ -149,7 +156,8 @@ impl App {
         let tls = server.tls.as_ref().map(server::tls_config).transpose()?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
         let snapshot = Snapshot::new(config, &vocabulary)?;
-        let sink = sqlite::open(&config.audit.path, config.audit.durability).await?;
+        let spool = open_spool(&config.audit).await?;
+        let sink = sqlite::open(&config.audit.path).await?;
 
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
         let authenticator =
@@ -159,7 +167,8 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(Arc::new(sink), &background);
+        let audit = Audit::start(spool, Arc::new(sink), &background);
+        let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
         let gateway = Arc::new(gateway(config, snapshot, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
@@ -340,6 +349,19 @@ fn settings(config: &Config) -> Settings {
 fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
     let hub = Arc::clone(&gateway.hub);
     sweeper.every_minute(move || hub.sweep());
+}
+
+/// What waits in it is read whole, on a thread that may block.
+async fn open_spool(config: &AuditConfig) -> Result<Spool, StartError> {
+    let directory = config.spool();
+    let settings = SpoolSettings {
+        limit_bytes: config.spool_limit_bytes,
+        segment_bytes: SEGMENT_BYTES,
+        is_strict: config.durability == Durability::Strict,
+    };
+    let open = move || Spool::open(Arc::new(DirectoryDisk::open(&directory)?), settings);
+    let opened = tokio::task::spawn_blocking(open).await;
+    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -20,7 +20,7 @@ mod writer;
 use std::{io, path::PathBuf, sync::Arc};
 
 pub use disk::{DirectoryDisk, Disk};
-pub use reader::{ReadError, SpoolReader};
+pub use reader::{BATCH_RECORDS, ReadError, SpoolReader};
 pub use segment::{Frame, FrameError, Header, Scan, read_frame, scan};
 pub use state::SpoolState;
 pub use writer::{Room, SpoolWriter};

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard},
 };
 
 use tollgate::audit::spool::Disk;
@@ -37,7 +37,10 @@ struct Files {
     is_broken: bool,
     /// Syncs alone fail.
     is_unsyncable: bool,
-    syncs: usize,
+    /// Appends wait.
+    is_hanging: bool,
+    /// How many appends were begun.
+    appends: usize,
 }
 
 impl Files {
@@ -55,7 +58,10 @@ impl Files {
 }
 
 #[derive(Debug, Default)]
-pub struct FakeDisk(Mutex<Files>);
+pub struct FakeDisk {
+    files: Mutex<Files>,
+    gate: Condvar,
+}
 
 /// How much of `length` happens, and what is said of it.
 fn happens(fault: Option<Fault>, length: usize) -> (usize, io::Result<()>) {
@@ -70,7 +76,7 @@ fn happens(fault: Option<Fault>, length: usize) -> (usize, io::Result<()>) {
 
 impl FakeDisk {
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.0.lock().unwrap()
+        self.files.lock().unwrap()
     }
 
     /// The calls to come fail so.
@@ -124,8 +130,21 @@ impl FakeDisk {
         self.files().files.keys().cloned().collect()
     }
 
-    pub fn syncs(&self) -> usize {
-        self.files().syncs
+    /// Appends wait from now on, or no longer.
+    pub fn set_hanging(&self, is_hanging: bool) {
+        self.files().is_hanging = is_hanging;
+        self.gate.notify_all();
+    }
+
+    /// How many appends were begun.
+    pub fn appends(&self) -> usize {
+        self.files().appends
+    }
+
+    /// A disk with the same files, as the next process would find it after a kill -9.
+    pub fn copy(&self) -> Self {
+        let files = Files { files: self.files().files.clone(), ..Files::default() };
+        Self { files: Mutex::new(files), gate: Condvar::new() }
     }
 
     pub fn bytes_of(&self, name: &str) -> Vec<u8> {
@@ -177,6 +196,8 @@ impl Disk for FakeDisk {
 
     fn append(&self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut files = self.files();
+        files.appends += 1;
+        let mut files = self.gate.wait_while(files, |files| files.is_hanging).unwrap();
         let (length, said) = happens(files.fault()?, bytes.len());
         let file = files.file(name)?;
         assert_eq!(file.bytes.len() as u64, at, "what is appended goes to the end");
@@ -196,7 +217,6 @@ impl Disk for FakeDisk {
 
     fn sync(&self, name: &str) -> io::Result<()> {
         let mut files = self.files();
-        files.syncs += 1;
         if files.is_unsyncable {
             return Err(io::Error::other("told to fail"));
         }
