@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,9 +13,16 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tollgate::{audit::StoredEntry, storage::sqlite::AuditReader};
+use tokio_util::task::TaskTracker;
+use tollgate::{
+    audit::{
+        Audit, StoredEntry,
+        spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolSettings},
+    },
+    storage::sqlite::{self, AuditReader},
+};
 
-use super::client::eventually;
+use super::client::{Client, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -99,6 +107,41 @@ impl Process {
         })
         .await;
         status.expect("it has ended")
+    }
+
+    /// Where its health and its metrics are.
+    fn admin_address(&self) -> SocketAddr {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("listening")).expect("it listens");
+        let (_, rest) = line.split_once("admin_address").expect("an admin address");
+        let rest = &rest[rest.find("127.0.0.1:").expect("an address")..];
+        let end = rest[10..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |end| 10 + end);
+        rest[..end].parse().expect("an address")
+    }
+
+    /// Waits until all that it has recorded is in its database.
+    pub async fn until_shipped(&self) {
+        let client = Client::new(self.admin_address());
+        eventually(PATIENCE, async || {
+            let metrics = client.get("/metrics").send().await.text().await;
+            let is_none = |name| metrics.contains(&format!("\ntollgate_audit_{name}_entries 0\n"));
+            is_none("unshipped") && is_none("unwritten")
+        })
+        .await;
+    }
+
+    /// Ships what it left in its spool when it was killed, as its next start would.
+    pub async fn ship_spool(&self, database: &str) {
+        let database = self.dir.join(database);
+        let directory = database.with_file_name("spool");
+        let settings =
+            SpoolSettings { limit_bytes: 1 << 30, segment_bytes: SEGMENT_BYTES, is_strict: false };
+        let disk = DirectoryDisk::open(&directory).expect("its lock went with it");
+        let spool = Spool::open(Arc::new(disk), settings).expect("a spool");
+        let sink = sqlite::open(&database).await.expect("the database");
+        let audit = Audit::start(spool, Arc::new(sink), &TaskTracker::new()).expect("a thread");
+        audit.shutdown(PATIENCE).await.expect("nothing is written");
+        assert_eq!(audit.status().unshipped, 0);
     }
 
     pub async fn audit_rows(&self, database: &str) -> Vec<StoredEntry> {
