@@ -113,8 +113,8 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// From a store's row; each value of its field's type, or null.
     #[must_use]
-    pub const fn new(values: [Value<'a>; FIELDS.len()]) -> Self {
-        Self { values }
+    pub const fn new(values: &[Value<'a>; FIELDS.len()]) -> Self {
+        Self { values: *values }
     }
 
     /// In the order of [`FIELDS`].
@@ -201,7 +201,7 @@ pub fn encode(entry: &Entry, to: &mut Vec<u8>) {
     to.text(entry.provider.as_deref());
     to.text(entry.provider_model.as_deref());
     to.uuid(entry.stream_id.map(crate::domain::StreamId::as_uuid));
-    to.shown(entry.trace_id.map(|id| hexadecimal(id)));
+    to.shown(entry.trace_id.map(hexadecimal));
     to.shown(entry.client_address);
     let usage = entry.usage.as_ref();
     to.number(usage.map(|usage| clamped(usage.input_tokens)));

@@ -88,7 +88,7 @@ impl Shipper {
         let abandon = self.shared.abandon.clone();
         if abandon.run_until_cancelled(self.ship_all()).await.is_some() {
             // What is not removed is shipped once more after the next start, which does no harm.
-            let _ = self.blocking(|reader| reader.remove_finished()).await;
+            let _ = self.blocking(SpoolReader::remove_finished).await;
         }
         let left = self.shared.state.unshipped();
         if left > 0 {

@@ -132,7 +132,7 @@ pub fn scan(bytes: &[u8], first: u64) -> Scan {
         let Header { writer, epoch } = header;
         last = Some(Link { writer, epoch, seq: next, hash: frame.hash });
         good += frame.length;
-        next += 1;
+        next = next.saturating_add(1);
     }
     let is_damaged = (good + 1..bytes.len()).any(|at| {
         // The number is looked at first: it costs next to nothing.

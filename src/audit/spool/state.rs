@@ -51,7 +51,7 @@ impl Segment {
     }
 
     pub(super) const fn records(&self) -> u64 {
-        (self.last.seq + 1).saturating_sub(self.first)
+        self.last.seq.saturating_add(1).saturating_sub(self.first)
     }
 }
 

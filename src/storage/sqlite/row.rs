@@ -62,5 +62,5 @@ pub(super) fn read(row: &SqliteRow) -> sqlx::Result<StoredEntry> {
         };
         *value = found.unwrap_or(Value::Null);
     }
-    Ok(StoredEntry::new(row.try_get(0)?, &Record::new(values)))
+    Ok(StoredEntry::new(row.try_get(0)?, &Record::new(&values)))
 }

@@ -19,6 +19,16 @@ pub enum Fault {
     After,
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Health {
+    #[default]
+    Sound,
+    /// Syncs fail.
+    Unsyncable,
+    /// Every call fails.
+    Broken,
+}
+
 #[derive(Debug, Clone, Default)]
 struct File {
     bytes: Vec<u8>,
@@ -28,15 +38,10 @@ struct File {
 
 #[derive(Debug, Default)]
 struct Files {
-    files: BTreeMap<String, File>,
+    by_name: BTreeMap<String, File>,
     /// The faults of the calls to come, those to be sound among them.
     faults: Vec<Option<Fault>>,
-    /// The machine is gone: nothing works until it is started again.
-    is_down: bool,
-    /// Every call fails.
-    is_broken: bool,
-    /// Syncs alone fail.
-    is_unsyncable: bool,
+    health: Health,
     /// Appends wait.
     is_hanging: bool,
     /// How many appends were begun.
@@ -46,14 +51,14 @@ struct Files {
 impl Files {
     /// What is to become of the next call.
     fn fault(&mut self) -> io::Result<Option<Fault>> {
-        if self.is_down || self.is_broken {
+        if self.health == Health::Broken {
             return Err(io::Error::other("the disk was told to fail"));
         }
         Ok(if self.faults.is_empty() { None } else { self.faults.remove(0) })
     }
 
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
-        self.files.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.by_name.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -85,23 +90,23 @@ impl FakeDisk {
     }
 
     pub fn set_broken(&self, is_broken: bool) {
-        self.files().is_broken = is_broken;
+        self.files().health = if is_broken { Health::Broken } else { Health::Sound };
     }
 
     pub fn set_unsyncable(&self, is_unsyncable: bool) {
-        self.files().is_unsyncable = is_unsyncable;
+        self.files().health = if is_unsyncable { Health::Unsyncable } else { Health::Sound };
     }
 
     /// The process is killed: from now on nothing is written.
     pub fn kill(&self) {
-        self.files().is_down = true;
+        self.set_broken(true);
     }
 
     /// The power goes: of what was not synced `kept` 256ths stay, with zeros in the place of some.
     pub fn lose_power(&self, kept: u8, zeros: bool) {
         let mut files = self.files();
-        files.is_down = true;
-        for file in files.files.values_mut() {
+        files.health = Health::Broken;
+        for file in files.by_name.values_mut() {
             let durable = file.durable.len();
             let share = |length: usize| length * usize::from(kept) / 256;
             if file.bytes.len() > durable {
@@ -119,15 +124,15 @@ impl FakeDisk {
     /// The machine is there again, and nothing fails.
     pub fn start(&self) {
         let mut files = self.files();
-        (files.is_down, files.is_broken, files.is_unsyncable) = (false, false, false);
+        files.health = Health::Sound;
         files.faults.clear();
-        for file in files.files.values_mut() {
+        for file in files.by_name.values_mut() {
             file.durable = file.bytes.clone();
         }
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.files().files.keys().cloned().collect()
+        self.files().by_name.keys().cloned().collect()
     }
 
     /// Appends wait from now on, or no longer.
@@ -143,12 +148,12 @@ impl FakeDisk {
 
     /// A disk with the same files, as the next process would find it after a kill -9.
     pub fn copy(&self) -> Self {
-        let files = Files { files: self.files().files.clone(), ..Files::default() };
+        let files = Files { by_name: self.files().by_name.clone(), ..Files::default() };
         Self { files: Mutex::new(files), gate: Condvar::new() }
     }
 
     pub fn bytes_of(&self, name: &str) -> Vec<u8> {
-        self.files().files[name].bytes.clone()
+        self.files().by_name[name].bytes.clone()
     }
 
     /// Changes a file behind the spool's back.
@@ -166,7 +171,11 @@ impl Disk for FakeDisk {
         if files.fault()?.is_some() {
             return Err(io::Error::other("told to fail"));
         }
-        Ok(files.files.iter().map(|(name, file)| (name.clone(), file.bytes.len() as u64)).collect())
+        Ok(files
+            .by_name
+            .iter()
+            .map(|(name, file)| (name.clone(), file.bytes.len() as u64))
+            .collect())
     }
 
     fn read(&self, name: &str, at: u64, most: usize, into: &mut Vec<u8>) -> io::Result<()> {
@@ -182,7 +191,7 @@ impl Disk for FakeDisk {
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut files = self.files();
         let fault = files.fault()?;
-        if files.files.contains_key(name) {
+        if files.by_name.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if fault == Some(Fault::Before) {
@@ -190,7 +199,7 @@ impl Disk for FakeDisk {
         }
         let (length, said) = happens(fault, bytes.len());
         let bytes = bytes[..length].to_vec();
-        files.files.insert(name.to_owned(), File { durable: bytes.clone(), bytes });
+        files.by_name.insert(name.to_owned(), File { durable: bytes.clone(), bytes });
         said
     }
 
@@ -217,7 +226,7 @@ impl Disk for FakeDisk {
 
     fn sync(&self, name: &str) -> io::Result<()> {
         let mut files = self.files();
-        if files.is_unsyncable {
+        if files.health == Health::Unsyncable {
             return Err(io::Error::other("told to fail"));
         }
         let fault = files.fault()?;
@@ -234,7 +243,7 @@ impl Disk for FakeDisk {
         let (length, said) = happens(files.fault()?, bytes.len());
         if length == bytes.len() {
             let file = File { bytes: bytes.to_vec(), durable: bytes.to_vec() };
-            files.files.insert(name.to_owned(), file);
+            files.by_name.insert(name.to_owned(), file);
         }
         said
     }
@@ -243,7 +252,7 @@ impl Disk for FakeDisk {
         let mut files = self.files();
         let (length, said) = happens(files.fault()?, 1);
         if length > 0 {
-            files.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+            files.by_name.remove(name).ok_or(io::ErrorKind::NotFound)?;
         }
         said
     }

@@ -5,6 +5,7 @@ mod contract;
 mod fake_disk;
 mod faulty;
 mod handle;
+mod kill;
 mod limit;
 mod model;
 mod record;

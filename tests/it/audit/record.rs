@@ -20,8 +20,8 @@ fn value(field: FieldType) -> BoxedStrategy<Option<String>> {
     }
 }
 
-fn record<'a>(values: &'a [Option<String>]) -> Record<'a> {
-    Record::new(std::array::from_fn(|at| match (&values[at], FIELDS[at].1) {
+fn record(values: &[Option<String>]) -> Record<'_> {
+    Record::new(&std::array::from_fn(|at| match (&values[at], FIELDS[at].1) {
         (None, _) => Value::Null,
         (Some(text), FieldType::Text) => Value::Text(text),
         (Some(text), FieldType::Number) => Value::Number(text.parse().unwrap()),

@@ -5,9 +5,11 @@ use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 use tollgate::audit::{
     Entry,
     spool::{
-        DirectoryDisk, Disk, Room, Spool, SpoolError, SpoolReader, SpoolSettings, SpoolWriter,
+        DirectoryDisk, Disk, Room, Spool, SpoolError, SpoolReader, SpoolSettings, SpoolWriter, scan,
     },
 };
+
+use proptest::prelude::*;
 
 use super::{
     fake_disk::FakeDisk,
@@ -152,7 +154,7 @@ fn damaged(which: usize, change: impl FnOnce(&mut Vec<u8>)) -> (Arc<FakeDisk>, V
 }
 
 fn bad(disk: &FakeDisk) -> Vec<String> {
-    disk.names().into_iter().filter(|name| name.ends_with(".bad")).collect()
+    disk.names().into_iter().filter(|name| name.contains(".bad")).collect()
 }
 
 #[test]
@@ -225,4 +227,36 @@ fn files_of_others_are_left_alone() {
     }
     Spool::open(disk.clone(), SETTINGS).unwrap();
     assert_eq!(disk.names().len(), 3);
+}
+
+/// The bytes of a segment of a dozen records.
+fn segment() -> Vec<u8> {
+    let disk = Arc::new(FakeDisk::default());
+    let settings = SpoolSettings { segment_bytes: 1 << 20, ..SETTINGS };
+    let Spool { mut writer, .. } = Spool::open(disk.clone(), settings).unwrap();
+    write(&mut writer, 12);
+    disk.bytes_of(&disk.names()[0])
+}
+
+proptest! {
+    #[test]
+    fn of_a_changed_segment_only_what_was_written_is_believed(
+        at in any::<prop::sample::Index>(),
+        changed in prop::collection::vec(any::<u8>(), 0..64),
+        cut in any::<prop::sample::Index>(),
+        first in prop_oneof![Just(1_u64), any::<u64>()],
+    ) {
+        let whole = segment();
+        let mut bytes = whole.clone();
+        let at = at.index(bytes.len());
+        let end = bytes.len().min(at + changed.len());
+        bytes[at..end].copy_from_slice(&changed[..end - at]);
+        bytes.truncate(cut.index(bytes.len() + 1));
+        let found = scan(&bytes, first);
+        prop_assert_eq!(&bytes[..found.good], &whole[..found.good]);
+        let again = scan(&bytes[..found.good], first);
+        prop_assert_eq!((again.last, again.good), (found.last, found.good));
+        prop_assert!(!again.is_damaged);
+        prop_assert_eq!(found.last.is_some(), found.good > 32);
+    }
 }

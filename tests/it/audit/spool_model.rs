@@ -92,7 +92,9 @@ impl Model {
         let entries: Vec<Entry> = (0..count).map(|_| denial()).collect();
         let writer = self.writer.as_mut().unwrap();
         let next = self.state.committed() + 1;
-        entries.iter().for_each(|entry| writer.add(entry));
+        for entry in &entries {
+            writer.add(entry);
+        }
         let ids = entries.iter().map(|entry| entry.id.to_string());
         match writer.commit() {
             Ok(()) => self.written.extend((next..).zip(ids)),
@@ -188,7 +190,7 @@ impl Model {
 }
 
 fn is_bad(name: &str) -> bool {
-    name.ends_with(".bad")
+    name.contains(".bad")
 }
 
 /// Each record is linked to the one before, from the first on, without a gap.

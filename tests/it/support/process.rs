@@ -30,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Process {
     child: Child,
     dir: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl Process {
@@ -37,17 +38,16 @@ impl Process {
     pub async fn start(arguments: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = std::env::temp_dir().join(format!("tollgate-bin-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&dir).expect("a directory for the test");
-        let file = |name: &str| Stdio::from(File::create(dir.join(name)).expect("a file"));
-        let child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-            .args(arguments(&dir))
-            .stdin(Stdio::null())
-            .stdout(file("out"))
-            .stderr(file("log"))
-            .spawn()
-            .expect("the binary runs");
-        let process = Self { child, dir };
+        let arguments = arguments(&dir);
+        let process = Self { child: spawn(&dir, &arguments), dir, arguments };
         process.until_logged("listening").await;
         process
+    }
+
+    /// Starts it once more, after its end, on new ports and with new logs.
+    pub async fn restart(&mut self) {
+        self.child = spawn(&self.dir, &self.arguments);
+        self.until_logged("listening").await;
     }
 
     /// `tollgate dev` on free ports, and the token that it prints.
@@ -59,9 +59,14 @@ impl Process {
             words.map(str::to_owned).collect()
         })
         .await;
-        eventually(PATIENCE, async || process.token().is_some()).await;
-        let token = process.token().expect("a token");
+        let token = process.token_once().await;
         (process, token)
+    }
+
+    /// The token that dev mode prints.
+    pub async fn token_once(&self) -> String {
+        eventually(PATIENCE, async || self.token().is_some()).await;
+        self.token().expect("a token")
     }
 
     pub fn dir(&self) -> &Path {
@@ -148,6 +153,17 @@ impl Process {
         let reader = AuditReader::open(&self.dir.join(database)).await;
         reader.expect("the database").after(0).await.expect("rows")
     }
+}
+
+fn spawn(dir: &Path, arguments: &[String]) -> Child {
+    let file = |name: &str| Stdio::from(File::create(dir.join(name)).expect("a file"));
+    Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(file("out"))
+        .stderr(file("log"))
+        .spawn()
+        .expect("the binary runs")
 }
 
 impl Drop for Process {
