@@ -2,14 +2,13 @@
 
 use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
+use proptest::prelude::*;
 use tollgate::audit::{
     Entry,
     spool::{
         DirectoryDisk, Disk, Room, Spool, SpoolError, SpoolReader, SpoolSettings, SpoolWriter, scan,
     },
 };
-
-use proptest::prelude::*;
 
 use super::{
     fake_disk::FakeDisk,
