@@ -43,7 +43,7 @@ pub(super) fn show(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let body = get(admin, &format!("/budgets?agent={}", encoded(agent)))
-        .map_err(|error| format!("the gateway's admin port {admin} does not answer: {error}"))?;
+        .map_err(|error| no_answer(admin, &error))?;
     let printed = match serde_json::from_str::<List>(&body) {
         Ok(_) if json => writeln!(out, "{body}"),
         Ok(list) => print(&list, out),
@@ -57,6 +57,13 @@ pub(super) fn show(
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+fn no_answer(admin: SocketAddr, error: &io::Error) -> String {
+    format!(
+        "the gateway's admin port {admin} does not answer: {error}\n\
+         Is the gateway running? `--admin` takes the address of its `server.admin_listen`."
+    )
 }
 
 /// One plain request to a server of our own, next door: no TLS, no redirects, no keep-alive.

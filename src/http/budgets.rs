@@ -108,7 +108,9 @@ fn object(bucket: &Bucket, standing: &Standing, now: Timestamp) -> BudgetObject 
         reserved: standing.reserved,
         remaining: standing.remaining,
         // A slot comes back when a call ends, which nobody knows.
-        resets_at: (!bucket.limit.is_slots())
-            .then(|| now.checked_add(reset.microseconds()).unwrap_or(Timestamp::MAX).to_string()),
+        resets_at: (!bucket.limit.is_slots()).then(|| {
+            let reset = now.checked_add(reset.microseconds()).unwrap_or(Timestamp::MAX);
+            format!("{reset:.3}")
+        }),
     }
 }

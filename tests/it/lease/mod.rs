@@ -1,8 +1,10 @@
 //! Leases of hot keys: what they save, what they may let in beyond a rate, and that nothing is lost.
 //!
-//! Time is given: the store's clock and the process's are tokio's, which is paused.
+//! Time is given: the store's clock and the process's are tokio's, which is paused; but not on a
+//! real Redis.
 
 mod bound;
+mod on_redis;
 
 use std::{
     sync::{

@@ -1,31 +1,30 @@
-//! Leases over a store of memory: while keys are cold, nothing is different.
+//! Leases over another store: while keys are cold, nothing is different.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tollgate::budget::{LeasedLedger, Ledger, MAX_LEASE};
 
-use super::{Memory, Store};
+use super::Store;
 
-pub(super) struct Leased {
+pub(super) struct Leased<S> {
     ledger: Arc<LeasedLedger>,
-    memory: Memory,
+    store: S,
 }
 
-impl Leased {
-    pub(super) fn new() -> Self {
-        let memory = Memory::new();
-        Self { ledger: Arc::new(LeasedLedger::new(memory.ledger(), MAX_LEASE)), memory }
+impl<S: Store> Leased<S> {
+    pub(super) fn of(store: S) -> Self {
+        Self { ledger: Arc::new(LeasedLedger::new(store.ledger(), MAX_LEASE)), store }
     }
 }
 
 #[async_trait]
-impl Store for Leased {
+impl<S: Store> Store for Leased<S> {
     fn ledger(&self) -> Arc<dyn Ledger> {
         Arc::clone(&self.ledger) as Arc<dyn Ledger>
     }
 
     async fn wait_micros(&self, micros: u64) {
-        self.memory.wait_micros(micros).await;
+        self.store.wait_micros(micros).await;
     }
 }

@@ -169,5 +169,6 @@ macro_rules! contracts {
 contracts! {
     memory = super::Memory::new();
     on_redis = super::redis::OnRedis::new().await;
-    leased = super::cold::Leased::new();
+    leased = super::cold::Leased::of(super::Memory::new());
+    leased_on_redis = super::cold::Leased::of(super::redis::OnRedis::new().await);
 }
