@@ -86,7 +86,7 @@ impl Engine {
         let prefixes = rules.iter().zip(numbers).flat_map(|(rule, family)| {
             rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), family, rule.boundary))
         });
-        let prefixes = Prefixes::new(prefixes)?;
+        let prefixes = Prefixes::new(&prefixes.collect::<Vec<_>>())?;
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
