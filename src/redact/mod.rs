@@ -6,29 +6,37 @@
 //! | [`engine`] | the rules, compiled |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
+//! | `candidate` | a place where a secret may begin |
+//! | `trail` | what it need not look at twice |
 //! | [`window`] | redaction of a text that comes in pieces |
+//! | `context` | secrets that are known by the name that they are assigned to |
+//! | `value` | what of that is no secret |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
 //!
 //! In requests secrets are found in the text that the body's escapes stand for, also in JSON within
 //! JSON strings, and replaced in the body's own bytes.
 
+mod candidate;
 mod check;
+mod context;
 pub mod engine;
 pub mod placeholder;
 mod prefix;
 pub mod rule;
 mod scan;
+mod trail;
+mod value;
 pub mod window;
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
+pub use candidate::MAX_CANDIDATE_BYTES;
 pub use engine::{Depth, Engine, Hit, RuleId};
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
-pub use scan::MAX_CANDIDATE_BYTES;
 pub use window::{Fed, Window};
 
 use crate::{
