@@ -1,10 +1,13 @@
 //! Redaction: rules, the engine, and what a stream makes of it.
 
 mod context;
+mod corpus;
 mod cost;
 mod cut;
 mod machine;
+mod marked;
 mod rule;
+mod vectors;
 mod window;
 
 use std::sync::{Arc, LazyLock};
