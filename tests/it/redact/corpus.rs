@@ -69,9 +69,8 @@ impl Report {
         let (engine, secret) = (redactor.engine(), marked.secret.clone().unwrap());
         let found = engine.find(marked.text.as_bytes(), depth);
         let exact = found.iter().any(|hit| hit.at == secret && &**engine.name(hit.rule) == rule);
-        let covers = |hit: &&tollgate::redact::Hit| {
-            hit.at.start <= secret.start && secret.end <= hit.at.end
-        };
+        let covers =
+            |hit: &&tollgate::redact::Hit| hit.at.start <= secret.start && secret.end <= hit.at.end;
         let recall = self.rules.entry(rule.to_owned()).or_default();
         recall.all += 1;
         recall.exact += usize::from(exact);
@@ -127,7 +126,8 @@ impl Report {
         );
         let whole = self.rules.values().filter(|rule| rule.exact == rule.all).count();
         let _ = writeln!(out, "  {whole} of {} rules found all of theirs", self.rules.len());
-        for (name, rule) in self.rules.iter().filter(|(_, rule)| rule.exact < rule.all).take(SHOWN) {
+        for (name, rule) in self.rules.iter().filter(|(_, rule)| rule.exact < rule.all).take(SHOWN)
+        {
             let _ = writeln!(
                 out,
                 "  {name}: {} of {} to the byte, {} covered",
