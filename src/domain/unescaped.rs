@@ -60,22 +60,28 @@ impl<'a> Reader<'a> {
         Self { text, escapes, from: 0, unseen }
     }
 
-    fn spelled(&self) -> Option<Escape> {
+    /// The next escape that is spelled out before `until`.
+    fn spelled(&self, until: usize) -> Option<Escape> {
+        let text = &self.text[..until];
         let mut from = self.from;
         loop {
-            let rest = &self.text[from..];
             let at = from
                 + match self.escapes {
-                    Escapes::Json => memchr::memchr(b'\\', rest),
-                    Escapes::Any => memchr::memchr2(b'\\', b'%', rest),
+                    Escapes::Json => memchr::memchr(b'\\', &text[from..]),
+                    Escapes::Any => memchr::memchr2(b'\\', b'%', &text[from..]),
                 }?;
-            let escape =
-                if self.text[at] == b'%' { percent(self.text, at) } else { json(self.text, at) };
+            let escape = if text[at] == b'%' { percent(text, at) } else { json(text, at) };
             if escape.is_some() {
                 return escape;
             }
             from = at + 1;
         }
+    }
+
+    fn take_unseen(&mut self) -> Option<Escape> {
+        let unseen = self.unseen.take()?;
+        self.unseen = next_unseen(self.text, unseen.at + unseen.length);
+        Some(unseen)
     }
 }
 
@@ -83,27 +89,9 @@ impl Iterator for Reader<'_> {
     type Item = Escape;
 
     fn next(&mut self) -> Option<Escape> {
-        let spelled = match &self.unseen {
-            // What lies beyond it would be looked for again and again.
-            Some(unseen) => Self {
-                text: &self.text[..unseen.at],
-                escapes: self.escapes,
-                from: self.from,
-                unseen: None,
-            }
-            .spelled(),
-            None => self.spelled(),
-        };
-        let escape = match spelled {
-            Some(escape) => Some(escape),
-            None => {
-                let unseen = self.unseen.take();
-                if let Some(unseen) = &unseen {
-                    self.unseen = next_unseen(self.text, unseen.at + unseen.length);
-                }
-                unseen
-            }
-        }?;
+        // What lies beyond a character that is not seen would be looked for again and again.
+        let until = self.unseen.as_ref().map_or(self.text.len(), |unseen| unseen.at);
+        let escape = self.spelled(until).or_else(|| self.take_unseen())?;
         self.from = escape.at + escape.length;
         Some(escape)
     }

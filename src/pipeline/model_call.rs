@@ -10,14 +10,12 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, spend,
-    stage,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot, route, spend, stage,
 };
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::RedactError,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -217,9 +215,11 @@ impl Telling {
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
-        let redacted = stage::redact(&self.snapshot, *authorized);
-        open.redactions =
-            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
+        let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
+        open.redactions = match &redacted {
+            Ok(redacted) => redacted.counts().clone(),
+            Err(error) => error.counts(),
+        };
         let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)

@@ -80,7 +80,6 @@ impl Iterator for Tokens<'_> {
 /// Is this whole text JSON that has strings in it?
 pub(super) fn is_json(text: &[u8]) -> bool {
     let trimmed = text.trim_ascii();
-    let encloses =
-        matches!(trimmed, [b'{', .., b'}'] | [b'[', .., b']'] | [b'"', .., b'"']);
+    let encloses = matches!(trimmed, [b'{', .., b'}'] | [b'[', .., b']'] | [b'"', .., b'"']);
     encloses && serde_json::from_slice::<IgnoredAny>(trimmed).is_ok()
 }

@@ -3,12 +3,10 @@
 use std::{borrow::Cow, ops::Range};
 
 use super::{
-    Depth, Redactor, RuleId,
+    Depth, Hit, Redactor, RuleId,
     json::{Token, Tokens, is_json},
 };
-use crate::domain::{
-    Escapes, MAX_LAYERS, apart, search_layers, trace_back, unescape,
-};
+use crate::domain::{Escapes, MAX_LAYERS, apart, search_layers, trace_back, unescape};
 
 /// A secret that was found: its rule, and what stands in its place.
 #[derive(Debug)]
@@ -23,6 +21,10 @@ pub(super) type Found = Vec<(Range<usize>, Secret)>;
 /// Names that give a name to the `value` beside them, as in `{"name": "PASSWORD", "value": "…"}`.
 const NAMING: [&[u8]; 2] = [b"name", b"key"];
 const NAMED: &[u8] = b"value";
+/// The longest name that is a name.
+const MAX_CONTEXT_BYTES: usize = 128;
+/// What is longer is a text, not a password.
+const MAX_NAMED_BYTES: usize = 4096;
 
 /// The secrets of a whole text, in order and apart: of each string if it is JSON, else of all.
 pub(super) fn search(redactor: &Redactor, text: &[u8], depth: Depth) -> Found {
@@ -86,13 +88,21 @@ impl Search<'_> {
             };
             let hits = self.string(raw, string.has_escapes, context, layer);
             let start = string.at.start;
-            found.extend(hits.into_iter().map(|(at, what)| (at.start + start..at.end + start, what)));
+            found.extend(
+                hits.into_iter().map(|(at, what)| (at.start + start..at.end + start, what)),
+            );
         }
         found
     }
 
     /// Of a string between its quotes.
-    fn string(&mut self, raw: &[u8], has_escapes: bool, name: Option<&[u8]>, layer: usize) -> Found {
+    fn string(
+        &mut self,
+        raw: &[u8],
+        has_escapes: bool,
+        name: Option<&[u8]>,
+        layer: usize,
+    ) -> Found {
         if !has_escapes {
             return self.text(raw, name, layer);
         }
@@ -111,16 +121,18 @@ impl Search<'_> {
     /// Of a text as it reads.
     fn text(&mut self, text: &[u8], name: Option<&[u8]>, layer: usize) -> Found {
         if self.depth == Depth::Formats {
-            return self.formats(text);
+            return self.plain(text, Depth::Formats);
         }
         if layer < MAX_LAYERS && is_json(text) {
             return self.json(text, layer + 1);
         }
         let mut found = Found::new();
-        for part in self.redactor.views.beside_data(text) {
+        for part in self.redactor.engine().views.beside_data(text) {
             let start = part.start;
             let hits = search_layers(&text[part], Escapes::Any, |text| self.views(text));
-            found.extend(hits.into_iter().map(|(at, what)| (at.start + start..at.end + start, what)));
+            found.extend(
+                hits.into_iter().map(|(at, what)| (at.start + start..at.end + start, what)),
+            );
         }
         if let (true, Some(name)) = (found.is_empty(), name) {
             found = self.named(name, text);
@@ -132,11 +144,24 @@ impl Search<'_> {
     fn views(&self, text: &[u8]) -> Found {
         let mut found = self.plain(text, self.depth);
         let engine = self.redactor.engine();
-        found.extend(self.redactor.views.search_base64(text, |decoded| {
+        found.extend(self.redactor.engine().views.search_base64(text, |decoded| {
             let Hit { at, rule } = engine.find(decoded, Depth::Formats).into_iter().next()?;
             Some(self.secret(rule, &decoded[at]))
         }));
         found
+    }
+
+    /// Of a value that its name may make a secret: `{"password": "…"}`.
+    fn named(&self, name: &[u8], value: &[u8]) -> Found {
+        let name = if name.contains(&b'\\') {
+            let mut decoded = Vec::new();
+            unescape(name, Escapes::Json, &mut decoded);
+            Cow::Owned(decoded)
+        } else {
+            Cow::Borrowed(name)
+        };
+        let hits = self.redactor.engine().find_named(&name, value).into_iter();
+        hits.map(|Hit { at, rule }| (at.clone(), self.secret(rule, &value[at]))).collect()
     }
 
     fn plain(&self, text: &[u8], depth: Depth) -> Found {
@@ -146,5 +171,22 @@ impl Search<'_> {
 
     fn secret(&self, rule: RuleId, secret: &[u8]) -> Secret {
         Secret { rule, placeholder: self.redactor.placeholder(rule, secret) }
+    }
+}
+
+impl super::Engine {
+    /// What the name of a value makes of it.
+    pub(super) fn find_named(&self, name: &[u8], value: &[u8]) -> Vec<Hit> {
+        if name.len() > MAX_CONTEXT_BYTES || value.len() > MAX_NAMED_BYTES {
+            return Vec::new();
+        }
+        let text = [b"\"", name, b"\": \"", value, b"\""].concat();
+        let (start, end) = (name.len() + 5, name.len() + 5 + value.len());
+        let mut hits = self.find(&text, Depth::Complete);
+        hits.retain(|hit| start < hit.at.end && hit.at.start < end);
+        for hit in &mut hits {
+            hit.at = hit.at.start.max(start) - start..hit.at.end.min(end) - start;
+        }
+        hits
     }
 }

@@ -22,7 +22,6 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 use memchr::memmem;
 
 /// Longer than the base64 of any secret but a chain of certificates, whose key comes first or in
@@ -34,43 +33,53 @@ const LEAST_LINE_BYTES: usize = 60;
 const MAX_DATA_HEAD_BYTES: usize = 256;
 /// The smallest image has more. A shorter text is looked through like any other.
 const LEAST_DATA_BYTES: usize = 64;
-/// Of a shorter beginning far too many words are candidates.
-const LEAST_FORM_BYTES: usize = 3;
+/// So much of a word says whether it may be a secret at all: it is what two bytes give, and a
+/// prefix has two at least.
+const HEAD_SEXTETS: usize = 3;
+/// In place of the six bits of a byte that is not base64.
+const NONE: u8 = u8::MAX;
 
 const DATA: &[u8] = b";base64,";
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Each byte's six bits, in the standard and in the URL-safe alphabet.
-static SEXTETS: [Option<u8>; 256] = sextets();
+static SEXTETS: [u8; 256] = sextets();
 
-const fn sextets() -> [Option<u8>; 256] {
-    let mut table = [None; 256];
+const fn sextets() -> [u8; 256] {
+    let mut table = [NONE; 256];
     let mut bits = 0;
     while bits < 64 {
-        table[STANDARD[bits as usize] as usize] = Some(bits);
+        table[STANDARD[bits as usize] as usize] = bits;
         bits += 1;
     }
-    table[b'-' as usize] = Some(62);
-    table[b'_' as usize] = Some(63);
+    table[b'-' as usize] = 62;
+    table[b'_' as usize] = 63;
     table
 }
 
 /// Finds secrets in base64, and data that is to be left alone.
 pub(super) struct Views {
-    /// How the prefixes of secrets begin in base64.
-    forms: AhoCorasick,
+    /// How the prefixes of secrets begin in base64, in sextets and in order.
+    forms: Vec<Vec<u8>>,
+    /// A bit for each three sextets that a form begins with.
+    heads: Vec<u64>,
     data: memmem::Finder<'static>,
 }
 
 impl Views {
-    pub fn new<'a>(prefixes: impl IntoIterator<Item = &'a str>) -> Result<Self, BuildError> {
+    pub fn new<'a>(prefixes: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: BTreeSet<Vec<u8>> =
             prefixes.into_iter().flat_map(|prefix| forms(prefix.as_bytes())).collect();
-        let forms = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(forms)?;
-        Ok(Self { forms, data: memmem::Finder::new(DATA) })
+        let mut heads = vec![0; (1 << (6 * HEAD_SEXTETS)) / 64];
+        for form in &forms {
+            let head = head(form);
+            heads[head / 64] |= 1 << (head % 64);
+        }
+        Self { forms: forms.into_iter().collect(), heads, data: memmem::Finder::new(DATA) }
+    }
+
+    pub fn memory_usage(&self) -> usize {
+        size_of_val(&*self.heads) + self.forms.iter().map(|form| 24 + form.len()).sum::<usize>()
     }
 
     /// What `find` finds in the runs of base64 that begin like a secret: the whole run.
@@ -81,9 +90,13 @@ impl Views {
     ) -> Vec<(Range<usize>, T)> {
         let mut found = Vec::new();
         let (mut lines_until, mut done) = (0, 0);
-        for form in self.forms.find_iter(text) {
-            let start = form.start();
-            if start < done || !begins_word(text, start) {
+        // A `/` stands in paths, too: what follows it may be a word.
+        let mut in_word = false;
+        for (start, byte) in text.iter().enumerate() {
+            let is_base64 = is_base64(*byte);
+            let begins = is_base64 && !in_word;
+            in_word = is_base64 && *byte != b'/';
+            if !begins || start < done || !self.begins_secret(&text[start..]) {
                 continue;
             }
             let run = if start < lines_until {
@@ -101,6 +114,25 @@ impl Views {
             }
         }
         found
+    }
+
+    fn begins_secret(&self, word: &[u8]) -> bool {
+        let Some(first) = word.get(..HEAD_SEXTETS) else { return false };
+        let sextets: [u8; HEAD_SEXTETS] = [0, 1, 2].map(|at| SEXTETS[usize::from(first[at])]);
+        if sextets.contains(&NONE) {
+            return false;
+        }
+        let head = head(&sextets);
+        if self.heads[head / 64] & 1 << (head % 64) == 0 {
+            return false;
+        }
+        let from = self.forms.partition_point(|form| form[..HEAD_SEXTETS] < sextets[..]);
+        let alike = self.forms[from..].iter().take_while(|form| form.starts_with(&sextets));
+        let is_form = |form: &[u8]| {
+            let sextets = word.iter().map(|byte| &SEXTETS[usize::from(*byte)]);
+            sextets.take(form.len()).eq(form)
+        };
+        alike.map(Vec::as_slice).any(is_form)
     }
 
     /// The parts of a text beside the data of its `data:` URLs (`data:image/png;base64,…`).
@@ -130,37 +162,24 @@ fn forms(prefix: &[u8]) -> Vec<Vec<u8>> {
     let sextet = |index: usize| {
         let (byte, shift) = (index * 6 / 8, index * 6 % 8);
         let pair = [prefix[byte], prefix.get(byte + 1).copied().unwrap_or(0)];
-        usize::from(u16::from_be_bytes(pair) << shift >> 10)
+        (u16::from_be_bytes(pair) << shift >> 10).to_le_bytes()[0]
     };
     let whole = prefix.len() * 8 / 6;
-    let known: Vec<u8> = (0..whole).map(|index| STANDARD[sextet(index)]).collect();
-    if whole >= LEAST_FORM_BYTES {
-        return both_alphabets(known);
+    let known: Vec<u8> = (0..whole).map(sextet).collect();
+    if whole >= HEAD_SEXTETS {
+        return vec![known];
     }
-    // Two bytes are two characters and four bits of a third.
-    let thirds = (0..4).map(|low| {
-        [known.as_slice(), &[STANDARD[sextet(whole) | low]]].concat()
-    });
-    thirds.flat_map(both_alphabets).collect()
+    // Two bytes are two sextets and four bits of a third.
+    (0..4).map(|low| [known.as_slice(), &[sextet(whole) | low]].concat()).collect()
 }
 
-fn both_alphabets(form: Vec<u8>) -> Vec<Vec<u8>> {
-    let safe = form.iter().map(|byte| match byte {
-        b'+' => b'-',
-        b'/' => b'_',
-        byte => *byte,
-    });
-    let safe = safe.collect();
-    vec![form, safe]
+/// The first three sextets as one number.
+fn head(form: &[u8]) -> usize {
+    form.iter().take(HEAD_SEXTETS).fold(0, |head, sextet| head << 6 | usize::from(*sextet))
 }
 
 fn is_base64(byte: u8) -> bool {
-    SEXTETS[usize::from(byte)].is_some()
-}
-
-/// A `/` stands in paths, too: what follows it may be a word.
-fn begins_word(text: &[u8], at: usize) -> bool {
-    at.checked_sub(1).is_none_or(|before| text[before] == b'/' || !is_base64(text[before]))
+    SEXTETS[usize::from(byte)] != NONE
 }
 
 /// Where a run of base64 on one line ends, its padding included.
@@ -201,7 +220,10 @@ fn run_end(text: &[u8], start: usize) -> usize {
 fn decode(run: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() * 3 / 4);
     let (mut bits, mut count) = (0_u32, 0);
-    for sextet in run.iter().filter_map(|byte| SEXTETS[usize::from(*byte)]) {
+    for sextet in run.iter().map(|byte| SEXTETS[usize::from(*byte)]) {
+        if sextet == NONE {
+            continue;
+        }
         bits = bits << 6 | u32::from(sextet);
         count += 6;
         if count >= 8 {
