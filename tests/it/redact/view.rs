@@ -172,7 +172,8 @@ fn a_run_that_goes_on_for_long_is_decoded_as_far_as_a_secret_may_reach() {
 fn what_is_not_covered_passes() {
     let inside = alphabet::STANDARD.encode(format!("user:{BETA}"));
     let twice = alphabet::STANDARD.encode(alphabet::STANDARD.encode(BETA));
-    let hex: String = BETA.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String =
+        BETA.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).map(char::from).collect();
     let (one, other) = BETA.split_at(8);
     for text in [inside, twice, hex, format!("[\"{one}\",\"{other}\"]")] {
         assert_eq!(content(&text), (text.clone(), Counts::new()));
