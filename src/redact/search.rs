@@ -127,19 +127,20 @@ impl Search<'_> {
         if layer < MAX_LAYERS && is_json(text) {
             return self.json(text, layer + 1);
         }
-        let parts = self.redactor.engine().views.beside_data(text);
-        let has_data = parts.len() > 1;
-        let mut found = Found::new();
-        for part in parts {
-            let start = part.start;
-            let hits = search_layers(&text[part], Escapes::Any, |text| self.views(text));
-            found.extend(shifted(hits, start));
+        if let Some(parts) = self.redactor.engine().views.beside_data(text) {
+            let hits = |part: Range<usize>| shifted(self.layers(&text[part.clone()]), part.start);
+            return parts.into_iter().flat_map(hits).collect();
         }
+        let found = self.layers(text);
         match name {
             // What has a format of its own has the better name.
-            Some(name) if found.is_empty() && !has_data => self.named(name, text),
+            Some(name) if found.is_empty() => self.named(name, text),
             _ => found,
         }
+    }
+
+    fn layers(&self, text: &[u8]) -> Found {
+        search_layers(text, Escapes::Any, |text| self.views(text))
     }
 
     /// A layer of a text in all views.
