@@ -6,17 +6,25 @@
 //! | [`engine`] | the rules, compiled |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
+//! | `candidate` | a place where a secret may begin |
+//! | `trail` | what it need not look at twice |
 //! | [`window`] | redaction of a text that comes in pieces |
+//! | `context` | secrets that are known by the name that they are assigned to |
+//! | `value` | what of that is no secret |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
 //! | `request` | whole bodies: what is redacted or refused |
 //! | `search` | secrets in JSON, string by string |
 //! | [`view`] | what a text stands for: base64, percent-encoding and the like |
+//! | `named` | values that their names make secrets |
 //! | `json`, `path` | the tokens of JSON, and the way to one |
 
+mod candidate;
 mod check;
+mod context;
 pub mod engine;
 mod json;
+mod named;
 mod path;
 pub mod placeholder;
 mod prefix;
@@ -24,16 +32,18 @@ mod request;
 pub mod rule;
 mod scan;
 mod search;
+mod trail;
+mod value;
 pub mod view;
 pub mod window;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
+pub use candidate::MAX_CANDIDATE_BYTES;
 pub use engine::{Depth, Engine, Hit, RuleId};
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use request::RedactError;
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
-pub use scan::MAX_CANDIDATE_BYTES;
 pub use window::{Fed, Window};
 
 use crate::config::{RedactionConfig, RequestRedaction};
