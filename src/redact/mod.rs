@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`rule`] | the formats of secrets, as data |
 //! | [`engine`] | the rules, compiled |
+//! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
 //! | `candidate` | a place where a secret may begin |
@@ -23,6 +24,7 @@ mod candidate;
 mod check;
 mod context;
 pub mod engine;
+mod family;
 mod json;
 mod named;
 mod path;
