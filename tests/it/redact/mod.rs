@@ -4,10 +4,14 @@ mod context;
 mod corpus;
 mod cost;
 mod cut;
+mod document;
 mod machine;
 mod marked;
+mod named;
+mod request;
 mod rule;
 mod vectors;
+mod view;
 mod window;
 
 use std::sync::{Arc, LazyLock};
