@@ -10,8 +10,7 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, spend,
-    stage,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot, route, spend, stage,
 };
 use crate::{
     budget::Report,
@@ -217,10 +216,12 @@ impl Telling {
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
-        let redacted = stage::redact(&self.snapshot, *authorized);
-        open.redactions =
-            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
-        let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
+        let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
+        open.redactions = match &redacted {
+            Ok(redacted) => redacted.counts().clone(),
+            Err(error) => error.counts(),
+        };
+        let redacted = redacted.map_err(|error| not_redacted(&error))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
             .await
@@ -340,6 +341,17 @@ fn too_long() -> Denial {
 fn panicked() -> Denial {
     tracing::error!("the story of a call panicked: a bug");
     Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
+}
+
+/// What is wrong with the body may quote it, so it is not logged.
+fn not_redacted(error: &RedactError) -> Ending {
+    match error {
+        RedactError::Blocked { denial, .. } => Ending::Denied(denial.clone()),
+        RedactError::Broken { .. } | RedactError::Failed => {
+            tracing::error!("a call could not be redacted, so it was not sent: a bug");
+            Ending::Failed(error.to_denial())
+        }
+    }
 }
 
 /// What the parser says of the chunk may quote it, so only the place is logged.

@@ -20,6 +20,7 @@ use super::{
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
     scan::{Event, Scan},
+    view::Views,
 };
 
 /// The name of the group that is the secret, where it is not all that a pattern matches.
@@ -59,10 +60,11 @@ pub struct Hit {
 /// Rules, compiled. It is the same for all texts, and never changes.
 pub struct Engine {
     pub(super) prefixes: Prefixes,
+    pub(super) views: Views,
     families: Vec<Family>,
     rules: Vec<Rule>,
     names: Vec<Arc<str>>,
-    contexts: Contexts,
+    pub(super) contexts: Contexts,
     stop_words: Vec<String>,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
@@ -87,6 +89,7 @@ impl Engine {
             rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), family, rule.boundary))
         });
         let prefixes = Prefixes::new(&prefixes.collect::<Vec<_>>())?;
+        let views = Views::new(rules.iter().flat_map(|rule| &rule.prefixes).map(String::as_str));
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
@@ -95,6 +98,7 @@ impl Engine {
             contexts: Contexts::new(&set.contexts),
             groups: groups(&rules)?,
             prefixes,
+            views,
             families,
             rules,
         };
@@ -180,6 +184,7 @@ impl Engine {
         let groups = self.groups.values().map(|vm| vm.get_nfa().memory_usage());
         self.families.iter().map(|family| family.dfa.memory_usage()).sum::<usize>()
             + self.prefixes.memory_usage()
+            + self.views.memory_usage()
             + groups.sum::<usize>()
     }
 

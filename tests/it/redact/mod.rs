@@ -1,10 +1,17 @@
 //! Redaction: rules, the engine, and what a stream makes of it.
 
 mod context;
+mod corpus;
 mod cost;
 mod cut;
+mod document;
 mod machine;
+mod marked;
+mod named;
+mod request;
 mod rule;
+mod vectors;
+mod view;
 mod window;
 
 use std::sync::{Arc, LazyLock};
