@@ -25,7 +25,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
         ("audit.spool", audit.spool.is_some()),
         ("audit.spool_limit_bytes", audit.spool_limit_bytes.is_some()),
         ("audit.retention_days", audit.retention_days.is_some()),
-        ("redaction.rules", !redaction.rules.is_empty()),
     ];
     for (key, value, used, remedy) in values {
         found.require(!used, key, unavailable(value, remedy));

@@ -9,7 +9,7 @@ use crate::{
         UsageSource,
     },
     provider::Route,
-    redact::Counts,
+    redact::{Counts, Depth, LiveRedactor},
     stream::Conclusion,
     telemetry::{CallSpan, ModelEnd},
 };
@@ -36,6 +36,16 @@ impl Ending {
             Self::Completed | Self::RefusedUpstream { .. } => None,
             Self::Denied(denial) | Self::Failed(denial) => Some(denial.clone()),
             Self::Canceled(_) => Some(Denial::new(Kind::Canceled, "The call was canceled.")),
+        }
+    }
+
+    /// Without the secrets that its message may quote.
+    pub(super) fn redacted(self, redactor: &LiveRedactor) -> Self {
+        let redact = |text: &str| redactor.changed(text, Depth::Complete);
+        match self {
+            Self::Denied(denial) => Self::Denied(denial.redacted(redact)),
+            Self::Failed(denial) => Self::Failed(denial.redacted(redact)),
+            other => other,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::RedactError,
+    redact::{Direction, RedactError},
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -147,6 +147,7 @@ impl Telling {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(span.in_scope(panicked)))).unwrap_or_else(|ending| ending)
             }
         };
+        let ending = ending.redacted(&gateway.redactor);
         // Boxed: while a stream is open, its task has no use for this room.
         Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
     }
@@ -220,6 +221,7 @@ impl Telling {
         let redacted = stage::redact(&self.snapshot, *authorized);
         open.redactions =
             redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
+        self.gateway.redactions.add(Direction::Request, &open.redactions);
         let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)

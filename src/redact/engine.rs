@@ -15,6 +15,7 @@ use regex_automata::{
 };
 
 use super::{
+    allow::AllowList,
     check, placeholder,
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
@@ -72,6 +73,7 @@ pub struct Engine {
     rules: Vec<Rule>,
     names: Vec<Arc<str>>,
     stop_words: Vec<String>,
+    allowed: AllowList,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
 }
@@ -103,6 +105,7 @@ impl Engine {
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
             names: names.cloned().collect(),
+            allowed: AllowList::default(),
             stop_words: set.stop_words.iter().map(|word| word.to_ascii_lowercase()).collect(),
             groups: groups(&rules)?,
             prefixes,
@@ -125,6 +128,19 @@ impl Engine {
         }
         let engine = Arc::new(Self::compile(&RuleSet::built_in()?)?);
         Ok(Arc::clone(BUILT_IN.get_or_init(|| engine)))
+    }
+
+    /// Lets these pass.
+    pub(super) fn allowing(self, allowed: AllowList) -> Self {
+        Self { allowed, ..self }
+    }
+
+    /// Could this be an own rule?
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check_own(rule: &Rule) -> Result<(), RuleError> {
+        rule.check().and_then(|()| check_own(rule))
     }
 
     /// The secrets in `text`, in order, none within another.
@@ -170,7 +186,9 @@ impl Engine {
 
     /// Has it what its rule needs beside the shape?
     pub(super) fn is_secret(&self, rule: RuleId, secret: &[u8]) -> bool {
-        check::passes(self.rule(rule), &placeholder::visible(secret), &self.stop_words)
+        let secret = placeholder::visible(secret);
+        check::passes(self.rule(rule), &secret, &self.stop_words)
+            && !self.allowed.has(self.name(rule), &secret)
     }
 
     /// Where in a match the secret is. What is after it in `text` is what was seen so far.

@@ -9,16 +9,25 @@
 //! | [`window`] | redaction of a text that comes in pieces |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
+//! | `key_file` | where the placeholders' key comes from |
+//! | `setup` | from `[redaction]` to the rules: own ones, and in `allow` what passes |
+//! | `live` | the redactor of now, for all that is written down or told outside of a call |
+//! | `tally` | how many secrets were taken out since the start |
 //!
 //! In requests secrets are found in the text that the body's escapes stand for, also in JSON within
 //! JSON strings, and replaced in the body's own bytes.
 
+mod allow;
 mod check;
 pub mod engine;
+mod key_file;
+mod live;
 pub mod placeholder;
 mod prefix;
 pub mod rule;
 mod scan;
+mod setup;
+mod tally;
 pub mod window;
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
@@ -26,9 +35,13 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 use bytes::Bytes;
 
 pub use engine::{Depth, Engine, Hit, RuleId};
+pub use key_file::{KeptKey, KeySource, KeySourceError};
+pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
 pub use scan::MAX_CANDIDATE_BYTES;
+pub use setup::SetupErrors;
+pub use tally::{Direction, Tally};
 pub use window::{Fed, Window};
 
 use crate::{
@@ -51,6 +64,8 @@ pub enum RedactorError {
     Rules(#[from] RuleError),
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Setup(#[from] SetupErrors),
 }
 
 /// How many secrets each rule found.
@@ -87,12 +102,21 @@ impl RedactError {
 }
 
 impl Redactor {
-    /// With the built-in rules and a key of its own.
+    /// With a key of its own: its placeholders can be matched for as long as it lives.
     ///
     /// # Errors
     /// See [`RedactorError`].
     pub fn new(config: &RedactionConfig) -> Result<Self, RedactorError> {
-        Ok(Self::from_parts(Engine::built_in()?, PlaceholderKey::random()?, config.requests))
+        Self::with_key(config, PlaceholderKey::random()?)
+    }
+
+    /// With the key that the deployment keeps, see [`KeySource`]. Compiling the rules takes long
+    /// for an async thread where `config` has rules of its own.
+    ///
+    /// # Errors
+    /// See [`RedactorError`].
+    pub fn with_key(config: &RedactionConfig, key: PlaceholderKey) -> Result<Self, RedactorError> {
+        Ok(Self::from_parts(setup::engine(config, &key)?, key, config.requests))
     }
 
     #[must_use]

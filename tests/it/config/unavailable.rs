@@ -12,7 +12,6 @@ fn each_is_refused_by_name_with_what_to_do() {
         ("[audit]\nretention_days = 1", "audit.retention_days", "this key", "remove it"),
         ("[audit]\ncontent = \"redacted\"", "audit.content", "\"redacted\"", "use \"none\""),
         ("[redaction]\nresponses = \"redact\"", "redaction.responses", "\"redact\"", "use \"off\""),
-        ("[redaction]\nrules = [{ id = 1 }]", "redaction.rules", "this key", "remove it"),
         (
             "[stream]\nreplay_store = \"redis\"",
             "stream.replay_store",
