@@ -15,6 +15,7 @@ use regex_automata::{
 };
 
 use super::{
+    RuleInfo,
     allow::AllowList,
     check, placeholder,
     prefix::Prefixes,
@@ -74,6 +75,7 @@ pub struct Engine {
     names: Vec<Arc<str>>,
     stop_words: Vec<String>,
     allowed: AllowList,
+    infos: Vec<RuleInfo>,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
 }
@@ -106,6 +108,7 @@ impl Engine {
         let engine = Self {
             names: names.cloned().collect(),
             allowed: AllowList::default(),
+            infos: RuleInfo::of(set),
             stop_words: set.stop_words.iter().map(|word| word.to_ascii_lowercase()).collect(),
             groups: groups(&rules)?,
             prefixes,
@@ -160,6 +163,18 @@ impl Engine {
             }
         }
         hits
+    }
+
+    /// All rules, of both tiers.
+    #[must_use]
+    pub fn rules(&self) -> &[RuleInfo] {
+        &self.infos
+    }
+
+    /// What a person is told of a rule.
+    #[must_use]
+    pub fn info(&self, rule: RuleId) -> &RuleInfo {
+        &self.infos[rule.index()]
     }
 
     /// A rule's name.

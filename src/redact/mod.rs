@@ -9,6 +9,7 @@
 //! | [`window`] | redaction of a text that comes in pieces |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
+//! | `info` | what a person is told of a rule |
 //! | `key_file` | where the placeholders' key comes from |
 //! | `setup` | from `[redaction]` to the rules: own ones, and in `allow` what passes |
 //! | `live` | the redactor of now, for all that is written down or told outside of a call |
@@ -20,6 +21,7 @@
 mod allow;
 mod check;
 pub mod engine;
+mod info;
 mod key_file;
 mod live;
 pub mod placeholder;
@@ -35,6 +37,7 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 use bytes::Bytes;
 
 pub use engine::{Depth, Engine, Hit, RuleId};
+pub use info::RuleInfo;
 pub use key_file::{KeptKey, KeySource, KeySourceError};
 pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};

@@ -89,10 +89,19 @@ fn rule_faults(built_in: &RuleSet, own: &[Rule]) -> Vec<String> {
             Engine::check_own(rule)
         };
         if let Err(error) = fault {
-            faults.push(format!("redaction.rules[{index}]: {error}"));
+            faults.push(format!("redaction.rules[{index}]: {}", in_one_line(&error)));
         }
     }
     faults
+}
+
+/// What is wrong with a pattern comes with a drawing of it, and the reason in its last line.
+fn in_one_line(error: &RuleError) -> String {
+    let told = error.to_string();
+    match (told.split_once('\n'), told.rsplit_once("\nerror: ")) {
+        (Some((first, _)), Some((_, reason))) => format!("{first} {}", reason.replace('\n', " ")),
+        _ => told,
+    }
 }
 
 fn allow_faults(config: &RedactionConfig, set: &RuleSet) -> Vec<String> {

@@ -1,3 +1,5 @@
 //! Redaction: rules, the engine, and what a stream makes of it.
 
+mod key;
+mod setup;
 mod window;

@@ -6,4 +6,5 @@ pub mod event_stream;
 pub mod native;
 pub mod process;
 pub mod redis;
+pub mod secret;
 pub mod upstream;
