@@ -254,9 +254,9 @@ fn reason(info: &RuleInfo, text: &[u8], start: usize) -> String {
 }
 
 fn list(engine: &Engine, out: &mut impl Write) -> io::Result<()> {
-    let width = engine.rules().iter().map(|rule| rule.name.len()).max().unwrap_or_default();
+    let width = engine.infos().iter().map(|rule| rule.name.len()).max().unwrap_or_default();
     writeln!(out, "TIER  {:width$}  BEGINS WITH, OR IS ASSIGNED TO; SOURCE", "RULE")?;
-    for RuleInfo { name, tier, signs, source } in engine.rules() {
+    for RuleInfo { name, tier, signs, source } in engine.infos() {
         let shown: Vec<Cow<'_, str>> =
             signs.iter().take(SHOWN_SIGNS).map(|sign| format!("{sign:?}").into()).collect();
         let more = if signs.len() > SHOWN_SIGNS { ", …" } else { "" };

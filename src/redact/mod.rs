@@ -6,7 +6,11 @@
 //! | [`engine`] | the rules, compiled |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
+//! | `candidate` | a place where a secret may begin |
+//! | `trail` | what it need not look at twice |
 //! | [`window`] | redaction of a text that comes in pieces |
+//! | `context` | secrets that are known by the name that they are assigned to |
+//! | `value` | what of that is no secret |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
 //! | `info` | what a person is told of a rule |
@@ -19,7 +23,9 @@
 //! JSON strings, and replaced in the body's own bytes.
 
 mod allow;
+mod candidate;
 mod check;
+mod context;
 pub mod engine;
 mod info;
 mod key_file;
@@ -30,19 +36,21 @@ pub mod rule;
 mod scan;
 mod setup;
 mod tally;
+mod trail;
+mod value;
 pub mod window;
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
+pub use candidate::MAX_CANDIDATE_BYTES;
 pub use engine::{Depth, Engine, Hit, RuleId};
 pub use info::RuleInfo;
 pub use key_file::{KeptKey, KeySource, KeySourceError};
 pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
-pub use scan::MAX_CANDIDATE_BYTES;
 pub use setup::SetupErrors;
 pub use tally::{Direction, Tally};
 pub use window::{Fed, Window};
