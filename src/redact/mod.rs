@@ -1,18 +1,35 @@
 //! Secrets taken out of what leaves.
 //!
-//! What is here: keys and tokens with a fixed prefix, in requests. They are found in the text that
-//! the body's escapes stand for, also in JSON within JSON strings, and replaced in the body's own
-//! bytes. Answers, streams and contextual rules come with the redaction issue.
+//! | module | what |
+//! | --- | --- |
+//! | [`rule`] | the formats of secrets, as data |
+//! | [`engine`] | the rules, compiled |
+//! | `prefix` | where a secret may begin |
+//! | `scan` | the machine that finds secrets in a text, wherever it is cut |
+//! | [`window`] | redaction of a text that comes in pieces |
+//! | `check` | what tells a secret from what looks like one |
+//! | [`placeholder`] | what stands in a secret's place |
+//!
+//! In requests secrets are found in the text that the body's escapes stand for, also in JSON within
+//! JSON strings, and replaced in the body's own bytes.
 
-mod rule;
+mod check;
+pub mod engine;
+pub mod placeholder;
+mod prefix;
+pub mod rule;
+mod scan;
+pub mod window;
 
-use std::{collections::BTreeMap, fmt, ops::Range};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
-use aws_lc_rs::{hmac, rand};
 use bytes::Bytes;
 
-pub use rule::{RULES, Rule};
+pub use engine::{Depth, Engine, Hit, RuleId};
+pub use placeholder::{KeyError, PlaceholderKey};
+pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
+pub use scan::MAX_CANDIDATE_BYTES;
+pub use window::{Fed, Window};
 
 use crate::{
     config::{RedactionConfig, RequestRedaction},
@@ -20,30 +37,24 @@ use crate::{
 };
 
 /// Finds secrets and puts `[REDACTED:rule:hmac8]` in their place.
+#[derive(Debug)]
 pub struct Redactor {
-    prefixes: AhoCorasick,
+    engine: Arc<Engine>,
+    key: PlaceholderKey,
     mode: RequestRedaction,
-    /// Made at start: placeholders can be matched within a run of the gateway, never guessed.
-    key: hmac::Key,
-}
-
-impl fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redactor").field("mode", &self.mode).finish_non_exhaustive()
-    }
 }
 
 /// A redactor could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum RedactorError {
-    #[error("the redaction rules do not compile: {0}")]
-    Rules(#[from] BuildError),
-    #[error("no random key for the placeholders could be made")]
-    Key,
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
 }
 
 /// How many secrets each rule found.
-pub type Counts = BTreeMap<&'static str, u32>;
+pub type Counts = BTreeMap<Arc<str>, u32>;
 
 /// A redacted call must still be a call.
 #[derive(Debug, thiserror::Error)]
@@ -75,23 +86,61 @@ impl RedactError {
     }
 }
 
-/// A secret: whose format it has, and what stands in its place.
-struct Hit {
-    rule: &'static Rule,
-    placeholder: String,
-}
-
 impl Redactor {
+    /// With the built-in rules and a key of its own.
+    ///
     /// # Errors
     /// See [`RedactorError`].
     pub fn new(config: &RedactionConfig) -> Result<Self, RedactorError> {
-        let prefixes = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(RULES.iter().map(|rule| rule.prefix))?;
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
-            .map_err(|_| RedactorError::Key)?;
-        Ok(Self { prefixes, mode: config.requests, key })
+        Ok(Self::from_parts(Engine::built_in()?, PlaceholderKey::random()?, config.requests))
+    }
+
+    #[must_use]
+    pub const fn from_parts(
+        engine: Arc<Engine>,
+        key: PlaceholderKey,
+        mode: RequestRedaction,
+    ) -> Self {
+        Self { engine, key, mode }
+    }
+
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What stands in the place of a secret: equal secrets have equal ones.
+    #[must_use]
+    pub fn placeholder(&self, rule: RuleId, secret: &[u8]) -> String {
+        self.key.placeholder(self.engine.name(rule), secret)
+    }
+
+    /// The placeholder of a secret that counts.
+    fn count(&self, rule: RuleId, secret: &[u8], counts: &mut Counts) -> String {
+        *counts.entry(Arc::clone(self.engine.name(rule))).or_default() += 1;
+        self.placeholder(rule, secret)
+    }
+
+    /// The text without its secrets.
+    #[must_use]
+    pub fn redact_text<'a>(
+        &self,
+        text: &'a str,
+        depth: Depth,
+        counts: &mut Counts,
+    ) -> Cow<'a, str> {
+        let hits = self.engine.find(text.as_bytes(), depth);
+        if hits.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+        for Hit { at, rule } in hits {
+            out.push_str(&text[from..at.start]);
+            out.push_str(&self.count(rule, &text.as_bytes()[at.clone()], counts));
+            from = at.end;
+        }
+        out.push_str(&text[from..]);
+        Cow::Owned(out)
     }
 
     /// The call without its secrets. A call that has none is handed back as it was.
@@ -104,11 +153,11 @@ impl Redactor {
             return Ok((call, Counts::new()));
         }
         let mut counts = Counts::new();
-        for (_, hit) in &hits {
-            *counts.entry(hit.rule.name).or_default() += 1;
+        for (_, (rule, _)) in &hits {
+            *counts.entry(Arc::clone(self.engine.name(*rule))).or_default() += 1;
         }
         if self.mode == RequestRedaction::Block {
-            let names: Vec<_> = counts.keys().copied().collect();
+            let names: Vec<&str> = counts.keys().map(|name| &**name).collect();
             let message =
                 format!("The request holds secrets ({}); take them out.", names.join(", "));
             let denial = Denial::new(Kind::SecretInRequest, message);
@@ -120,40 +169,24 @@ impl Redactor {
         }
     }
 
-    fn find(&self, text: &[u8]) -> Vec<(Range<usize>, Hit)> {
-        let mut hits: Vec<(Range<usize>, Hit)> = Vec::new();
-        for found in self.prefixes.find_iter(text) {
-            let rule = &RULES[found.pattern().as_usize()];
-            let overlaps = hits.last().is_some_and(|(last, _)| found.start() < last.end);
-            let inside_a_word =
-                found.start() > 0 && text[found.start() - 1].is_ascii_alphanumeric();
-            if overlaps || inside_a_word {
-                continue;
-            }
-            let tail = text[found.end()..].iter().take_while(|byte| rule.takes(**byte)).count();
-            if tail >= rule.least {
-                let start = if rule.keeps_prefix { found.end() } else { found.start() };
-                let at = start..found.end() + tail;
-                let placeholder = self.placeholder(rule, &text[at.clone()]);
-                hits.push((at, Hit { rule, placeholder }));
-            }
-        }
-        hits
-    }
-
-    fn placeholder(&self, rule: &Rule, secret: &[u8]) -> String {
-        let tag = hmac::sign(&self.key, secret);
-        let tag = tag.as_ref();
-        format!("[REDACTED:{}:{:02x}{:02x}{:02x}{:02x}]", rule.name, tag[0], tag[1], tag[2], tag[3])
+    fn find(&self, text: &[u8]) -> Vec<(Range<usize>, Replaced)> {
+        let with_placeholder = |Hit { at, rule }| {
+            let placeholder = self.placeholder(rule, &text[at.clone()]);
+            (at, (rule, placeholder))
+        };
+        self.engine.find(text, Depth::Formats).into_iter().map(with_placeholder).collect()
     }
 }
 
-fn replace(body: &[u8], hits: &[(Range<usize>, Hit)]) -> Bytes {
+/// The rule that a secret has the format of, and what stands in its place.
+type Replaced = (RuleId, String);
+
+fn replace(body: &[u8], hits: &[(Range<usize>, Replaced)]) -> Bytes {
     let mut out = Vec::with_capacity(body.len());
     let mut from = 0;
-    for (at, hit) in hits {
+    for (at, (_, placeholder)) in hits {
         out.extend_from_slice(&body[from..at.start]);
-        out.extend_from_slice(hit.placeholder.as_bytes());
+        out.extend_from_slice(placeholder.as_bytes());
         from = at.end;
     }
     out.extend_from_slice(&body[from..]);

@@ -1,0 +1,3 @@
+//! Redaction: rules, the engine, and what a stream makes of it.
+
+mod window;
