@@ -4,7 +4,7 @@
 //! Whoever adds a feature takes its line away here.
 
 use super::{
-    AuditContent, AuditStore, Config, ProviderKind, ReplayStore, ResponseRedaction,
+    AuditContent, AuditStore, Config, ProviderKind, ReplayStore,
     findings::Findings,
 };
 
@@ -15,7 +15,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
     let values = [
         ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
         ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
-        ("redaction.responses", "\"redact\"", redaction.responses == ResponseRedaction::Redact, "use \"off\""),
         ("stream.replay_store", "\"redis\"", stream.replay_store == ReplayStore::Redis, "use \"memory\""),
         ("telemetry.capture_content", "true", telemetry.capture_content, "use false"),
     ];

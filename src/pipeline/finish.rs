@@ -144,6 +144,13 @@ impl OpenCall {
         self.intent.clone()
     }
 
+    /// Adds secrets that were found in the answer to those of the request.
+    pub(super) fn count_redactions(&mut self, counts: &Counts) {
+        for (rule, count) in counts {
+            *self.redactions.entry(std::sync::Arc::clone(rule)).or_default() += count;
+        }
+    }
+
     pub(super) fn begin_attempt(&mut self, route: &Route, span: CallSpan) {
         self.provider = Some(route.provider.name().to_owned());
         self.provider_model = Some(route.model.clone());

@@ -4,6 +4,7 @@
 //! that answers; `finish` sees to it that every call that was begun ends just once, whatever
 //! happens: settle the budget, write the terminal audit row, end the span.
 
+mod answer;
 mod finish;
 mod model_call;
 mod progress;
@@ -21,6 +22,7 @@ use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use answer::{AnswerError, AnswerStream};
 pub use finish::{Ending, OpenCall};
 pub use model_call::{Head, Started, start_chat, start_native};
 pub use progress::Progress;
@@ -29,7 +31,7 @@ pub use stage::{Authorized, Redacted, authorize};
 use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
-    config::Config,
+    config::{Config, ResponseRedaction},
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
     redact::{Redactor, RedactorError},
@@ -44,6 +46,8 @@ pub struct Snapshot {
     pub limits: LimitTable,
     pub tools: ToolTable,
     pub redactor: Redactor,
+    /// Are the secrets taken out of answers too?
+    pub redacts_answers: bool,
 }
 
 /// A snapshot could not be built from a configuration.
@@ -66,6 +70,7 @@ impl Snapshot {
             limits: LimitTable::new(config),
             tools: ToolTable::new(config, vocabulary)?,
             redactor: Redactor::new(&config.redaction)?,
+            redacts_answers: config.redaction.responses == ResponseRedaction::Redact,
         })
     }
 }

@@ -15,7 +15,7 @@ impl Default for RedactionConfig {
     fn default() -> Self {
         Self {
             requests: RequestRedaction::Redact,
-            responses: ResponseRedaction::Off,
+            responses: ResponseRedaction::Redact,
             rules: Vec::new(),
         }
     }
