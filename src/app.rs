@@ -20,7 +20,7 @@ use crate::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
         server::{self, Bounds, ServerTls, TlsError},
     },
-    pipeline::{Gateway, Snapshot, SnapshotError},
+    pipeline::{Gateway, Offload, Snapshot, SnapshotError},
     storage::sqlite::{self, StorageError},
     stream::Hub,
 };
@@ -310,6 +310,7 @@ fn gateway(
             max_wait: Duration::from_millis(config.budget.queue_wait_ms),
         }),
         hub: Arc::new(Hub::new(&config.stream)),
+        offload: Offload::default(),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),
         request_timeout: Duration::from_secs(config.server.request_timeout_s),

@@ -7,6 +7,7 @@
 mod answer;
 mod finish;
 mod model_call;
+mod offload;
 mod progress;
 mod route;
 mod spend;
@@ -25,6 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use answer::{AnswerError, AnswerStream};
 pub use finish::{Ending, OpenCall};
 pub use model_call::{Head, Started, start_chat, start_native};
+pub use offload::{Lost, Offload};
 pub use progress::Progress;
 pub use stage::{Authorized, Redacted, authorize};
 
@@ -113,6 +115,8 @@ pub struct Gateway {
     pub notifier: Arc<dyn Notifier>,
     pub busts: Busts,
     pub hub: Arc<Hub>,
+    /// Large bodies are redacted there.
+    pub offload: Offload,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,
     /// Ends every call at once: the drain is over.

@@ -10,7 +10,7 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
     answer::{self, AnswerStream, PassError},
     route, spend, stage,
 };
@@ -18,7 +18,6 @@ use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::RedactError,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -223,9 +222,11 @@ impl Telling {
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
-        let redacted = stage::redact(&self.snapshot, *authorized);
-        open.redactions =
-            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
+        let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
+        open.redactions = match &redacted {
+            Ok(redacted) => redacted.counts().clone(),
+            Err(error) => error.counts(),
+        };
         let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
@@ -246,7 +247,9 @@ impl Telling {
         open.progress.note_complete(&complete);
         let status = complete.status;
         self.answer = Some(if self.snapshot.redacts_answers {
-            let (complete, counts) = answer::redact(&self.snapshot, complete).await?;
+            let redacted =
+                answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
+            let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
             open.count_redactions(&counts);
             complete
         } else {

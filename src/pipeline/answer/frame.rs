@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::walk::{Kind, Step, is_member, walk};
+use super::walk::{Found, Step, is_member, walk};
 use crate::provider::sse::Event;
 
 /// Pieces of a JSON text that get another one in their place.
@@ -58,7 +58,7 @@ impl Frame {
         let mut is_past = false;
         walk(chunk, |kind, at, way| {
             let [Step::Member(name)] = way else { return };
-            if kind == Kind::Name {
+            if kind == Found::Name {
                 return;
             }
             if is_member(chunk, way.first(), "choices") {
@@ -68,9 +68,9 @@ impl Frame {
             let value = match kind {
                 _ if is_member(chunk, way.first(), "usage") => "null".into(),
                 _ if is_member(chunk, way.first(), "error") => return,
-                Kind::Text => String::from_utf8_lossy(&chunk[at.start - 1..=at.end]),
-                Kind::Scalar => String::from_utf8_lossy(&chunk[at]),
-                Kind::Name | Kind::Container => return,
+                Found::Text => String::from_utf8_lossy(&chunk[at.start - 1..=at.end]),
+                Found::Scalar => String::from_utf8_lossy(&chunk[at]),
+                Found::Name | Found::Container => return,
             };
             let name = String::from_utf8_lossy(&chunk[name.start - 1..=name.end]);
             if is_past {

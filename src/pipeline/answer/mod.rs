@@ -7,18 +7,25 @@
 
 mod field;
 mod frame;
+mod pass;
 mod shape;
 mod walk;
+mod whole;
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
+pub(super) use self::{
+    pass::{PassError, let_go, pass},
+    whole::redact,
+};
 use self::{
     field::{Ends, Fields, TooMany},
     frame::{Edits, Frame, event},
     shape::Shape,
-    walk::{Kind, Step, decode, is_member, walk},
+    walk::{Found, Step, decode, is_member, walk},
 };
 use crate::{
+    domain::{Denial, Kind},
     provider::{ChunkView, sse::Event},
     redact::{Counts, Depth, Redactor},
 };
@@ -28,8 +35,27 @@ use crate::{
 pub enum AnswerError {
     #[error("the answer has more texts at once than are kept account of")]
     TooManyTexts,
-    #[error("redaction left no valid chunk")]
+    #[error("redaction left no valid answer")]
     Broken,
+    /// The redactor panicked, or its thread is gone.
+    #[error("the redactor failed")]
+    Failed,
+}
+
+impl AnswerError {
+    #[must_use]
+    pub fn to_denial(&self) -> Denial {
+        match self {
+            Self::TooManyTexts => Denial::new(
+                Kind::UpstreamInvalid,
+                "The model's provider sent more texts at once than can be passed on.",
+            ),
+            Self::Broken | Self::Failed => Denial::new(
+                Kind::Internal,
+                "The answer could not be redacted, so it was not passed on.",
+            ),
+        }
+    }
 }
 
 impl From<TooMany> for AnswerError {
@@ -169,16 +195,16 @@ impl AnswerStream {
                 _ => None,
             };
             let role = match kind {
-                Kind::Scalar => return,
-                Kind::Container if place.is_some() && way.len() == 3 => {
+                Found::Scalar => return,
+                Found::Container if place.is_some() && way.len() == 3 => {
                     if !is_member(data, way.last(), "logprobs") {
                         return;
                     }
                     Role::Logprobs
                 }
-                Kind::Container => return,
-                Kind::Name => Role::Whole,
-                Kind::Text => match self.fields.find(data, way, view) {
+                Found::Container => return,
+                Found::Name => Role::Whole,
+                Found::Text => match self.fields.find(data, way, view) {
                     Ok(Some(field)) => Role::Piece(field),
                     Ok(None) => Role::Whole,
                     Err(error) => {
@@ -206,8 +232,8 @@ impl AnswerStream {
                 Role::Whole => {
                     let text = decode(data, at.clone());
                     match redactor.redact_text(&text, Depth::Formats, &mut self.counts) {
-                        std::borrow::Cow::Borrowed(_) => false,
-                        std::borrow::Cow::Owned(redacted) => {
+                        Cow::Borrowed(_) => false,
+                        Cow::Owned(redacted) => {
                             out = redacted;
                             true
                         }

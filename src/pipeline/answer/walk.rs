@@ -13,7 +13,7 @@ pub(super) enum Step {
 
 /// What a walk meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Found {
     /// A member's name, between its quotes.
     Name,
     /// A string that is a value, between its quotes.
@@ -33,7 +33,7 @@ struct Open {
 /// with itself.
 ///
 /// `json` is known to be valid; with what is not the walk is of no use, but does no harm.
-pub(super) fn walk(json: &[u8], mut visit: impl FnMut(Kind, Range<usize>, &[Step])) {
+pub(super) fn walk(json: &[u8], mut visit: impl FnMut(Found, Range<usize>, &[Step])) {
     let (mut open, mut way) = (Vec::<Open>::with_capacity(8), Vec::<Step>::with_capacity(8));
     let (mut at, mut name_is_next) = (0, false);
     while let Some(&byte) = json.get(at) {
@@ -49,7 +49,7 @@ pub(super) fn walk(json: &[u8], mut visit: impl FnMut(Kind, Range<usize>, &[Step
             b'}' | b']' => {
                 let Some(opened) = open.pop() else { return };
                 way.pop();
-                visit(Kind::Container, opened.start..at, &way);
+                visit(Found::Container, opened.start..at, &way);
             }
             b',' => match way.last_mut() {
                 Some(Step::Element(place)) => *place += 1,
@@ -61,9 +61,9 @@ pub(super) fn walk(json: &[u8], mut visit: impl FnMut(Kind, Range<usize>, &[Step
                 at = (text.end + 1).min(json.len());
                 if let (true, Some(step)) = (name_is_next, way.last_mut()) {
                     *step = Step::Member(text.clone());
-                    visit(Kind::Name, text, &way);
+                    visit(Found::Name, text, &way);
                 } else {
-                    visit(Kind::Text, text, &way);
+                    visit(Found::Text, text, &way);
                 }
             }
             _ if byte.is_ascii_whitespace() => {}
@@ -71,7 +71,7 @@ pub(super) fn walk(json: &[u8], mut visit: impl FnMut(Kind, Range<usize>, &[Step
                 let is_over = |byte: &u8| b",]}".contains(byte) || byte.is_ascii_whitespace();
                 let rest = json[at..].iter().position(is_over);
                 at = rest.map_or(json.len(), |length| at + length);
-                visit(Kind::Scalar, start..at, &way);
+                visit(Found::Scalar, start..at, &way);
             }
         }
     }
