@@ -20,5 +20,7 @@ pub use frame::{CancelReason, Frame, FrameError};
 pub use id::{CallId, NoticeId, RequestId, StreamId};
 pub use money::{MicroUsd, Price};
 pub use trace::TraceContext;
-pub use unescaped::search_unescaped;
+pub use unescaped::{
+    Escapes, MAX_LAYERS, apart, search_layers, search_unescaped, trace_back, unescape,
+};
 pub use usage::{Usage, UsageSource};

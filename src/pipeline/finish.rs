@@ -9,7 +9,7 @@ use crate::{
         UsageSource,
     },
     provider::Route,
-    redact::{Counts, Depth, LiveRedactor},
+    redact::{Counts, Depth, Direction, LiveRedactor, Tally},
     stream::Conclusion,
     telemetry::{CallSpan, ModelEnd},
 };
@@ -152,6 +152,20 @@ impl OpenCall {
     /// The row that must be durable before anything leaves.
     pub(super) fn intent(&self) -> Entry {
         self.intent.clone()
+    }
+
+    /// Adds secrets that were found in the request or in the answer, for the call's row and in
+    /// the gateway's `tally`.
+    pub(super) fn count_redactions(
+        &mut self,
+        tally: &Tally,
+        direction: Direction,
+        counts: &Counts,
+    ) {
+        tally.add(direction, counts);
+        for (rule, count) in counts {
+            *self.redactions.entry(std::sync::Arc::clone(rule)).or_default() += count;
+        }
     }
 
     pub(super) fn begin_attempt(&mut self, route: &Route, span: CallSpan) {

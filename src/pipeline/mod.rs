@@ -4,8 +4,10 @@
 //! that answers; `finish` sees to it that every call that was begun ends just once, whatever
 //! happens: settle the budget, write the terminal audit row, end the span.
 
+mod answer;
 mod finish;
 mod model_call;
+mod offload;
 mod progress;
 mod route;
 mod spend;
@@ -21,15 +23,17 @@ use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use answer::{AnswerError, AnswerStream};
 pub use finish::{Ending, OpenCall};
 pub use model_call::{Head, Started, start_chat, start_native};
+pub use offload::{Lost, Offload};
 pub use progress::Progress;
 pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
-    config::Config,
+    config::{Config, ResponseRedaction},
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
     redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
@@ -46,6 +50,8 @@ pub struct Snapshot {
     pub redactor: Arc<Redactor>,
     /// What the redactor's placeholders are made with.
     pub key: KeptKey,
+    /// Are the secrets taken out of answers too?
+    pub redacts_answers: bool,
 }
 
 /// A snapshot could not be built from a configuration.
@@ -75,6 +81,7 @@ impl Snapshot {
             tools: ToolTable::new(config, vocabulary)?,
             redactor: Arc::new(Redactor::with_key(&config.redaction, key.key().clone())?),
             key,
+            redacts_answers: config.redaction.responses == ResponseRedaction::Redact,
         })
     }
 }
@@ -121,6 +128,8 @@ pub struct Gateway {
     pub notifier: Arc<dyn Notifier>,
     pub busts: Busts,
     pub hub: Arc<Hub>,
+    /// Large bodies are redacted there.
+    pub offload: Offload,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,
     /// Ends every call at once: the drain is over.

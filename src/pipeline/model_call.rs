@@ -10,14 +10,15 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, spend,
-    stage,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
+    answer::{self, AnswerStream, PassError},
+    route, spend, stage,
 };
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::{Direction, RedactError},
+    redact::Direction,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -54,6 +55,8 @@ struct Telling {
     head: Option<oneshot::Sender<(Head, Option<Box<Report>>)>>,
     limits: Option<Box<Report>>,
     outlet: Option<Outlet>,
+    /// Takes the secrets out of a stream. None: they are left in.
+    redaction: Option<Box<AnswerStream>>,
     /// A whole answer, sent once the call is settled.
     answer: Option<Complete>,
     /// The request's, for what is logged. Not entered while events are carried: to enter and to
@@ -114,6 +117,7 @@ fn spawn(
     let (head, receiver) = oneshot::channel();
     let gateway = Arc::clone(gateway);
     let tasks = gateway.calls.clone();
+    let redaction = (stream && snapshot.redacts_answers).then(Box::default);
     let telling = Box::new(Telling {
         gateway,
         snapshot,
@@ -121,6 +125,7 @@ fn spawn(
         head: Some(head),
         limits: None,
         outlet,
+        redaction,
         answer: None,
         span: Span::current(),
     });
@@ -156,6 +161,7 @@ impl Telling {
     async fn end(mut self: Box<Self>, mut open: Box<OpenCall>, ending: &Ending, deadline: Instant) {
         let gateway = Arc::clone(&self.gateway);
         open.context.failure.note(ending);
+        self.let_go(&mut open);
         open.account(&gateway.meter).await;
         open.settle(&gateway).await;
         let conclusion = open.conclusion(ending);
@@ -195,7 +201,7 @@ impl Telling {
         let span = self.span.clone();
         let opened = match Box::pin(self.send(open, authorized)).instrument(span).await {
             Ok(Reply::Stream(opened)) => opened,
-            Ok(Reply::Complete(complete)) => return Ok(self.keep(open, complete)),
+            Ok(Reply::Complete(complete)) => return self.keep(open, complete).await,
             Err(ending) => return Err(ending),
         };
         if let Some(outlet) = &self.outlet {
@@ -218,10 +224,12 @@ impl Telling {
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
-        let redacted = stage::redact(&self.snapshot, *authorized);
-        open.redactions =
-            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
-        self.gateway.redactions.add(Direction::Request, &open.redactions);
+        let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
+        let counts = match &redacted {
+            Ok(redacted) => redacted.counts().clone(),
+            Err(error) => error.counts(),
+        };
+        open.count_redactions(&self.gateway.redactions, Direction::Request, &counts);
         let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
@@ -238,11 +246,18 @@ impl Telling {
     }
 
     /// Keeps a whole answer until the call is settled.
-    fn keep(&mut self, open: &mut OpenCall, complete: Complete) -> Ending {
+    async fn keep(&mut self, open: &mut OpenCall, complete: Complete) -> Result<Ending, Ending> {
         open.progress.note_complete(&complete);
         let status = complete.status;
-        self.answer = Some(complete);
-        if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } }
+        self.answer = Some(if self.snapshot.redacts_answers {
+            let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
+            let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
+            open.count_redactions(&self.gateway.redactions, Direction::Response, &counts);
+            complete
+        } else {
+            complete
+        });
+        Ok(if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } })
     }
 
     fn send_head(&mut self, head: Head) {
@@ -294,14 +309,13 @@ impl Telling {
                 open.progress.failed |= event.is_named_error();
             } else {
                 open.progress.note(&view);
-                outlet.push(event, &view).map_err(|error| {
-                    self.span
-                        .in_scope(|| tracing::warn!(%error, "a stream cannot be passed on whole"));
-                    Ending::Failed(Denial::new(
-                        Kind::UpstreamInvalid,
-                        "The model's provider sent larger tool calls than can be passed on.",
-                    ))
-                })?;
+                let pushed = match &mut self.redaction {
+                    None => outlet.push(event, &view).map_err(PassError::from),
+                    Some(redaction) => {
+                        answer::pass(redaction, &self.snapshot.redactor, outlet, event, &view)
+                    }
+                };
+                pushed.map_err(|error| self.span.in_scope(|| not_passed_on(&error)))?;
             }
             if open.progress.failed {
                 break;
@@ -309,6 +323,16 @@ impl Telling {
         }
         let gone = |_| Ending::Canceled(crate::domain::CancelReason::HungUp);
         outlet.flush().await.map_err(gone)
+    }
+
+    /// Lets go what redaction holds back of a stream, at its end.
+    fn let_go(&mut self, open: &mut OpenCall) {
+        let Some(mut redaction) = self.redaction.take() else { return };
+        if let Some(outlet) = &mut self.outlet {
+            answer::let_go(&mut redaction, &self.snapshot.redactor, outlet);
+        }
+        let counts = redaction.counts();
+        open.count_redactions(&self.gateway.redactions, Direction::Response, counts);
     }
 }
 
@@ -350,6 +374,11 @@ fn not_understood(error: &serde_json::Error) -> Ending {
     tracing::warn!(?kind, column, "a chunk is not understood");
     let message = "The model's provider sent a chunk that is not understood.";
     Ending::Failed(Denial::new(Kind::UpstreamInvalid, message))
+}
+
+fn not_passed_on(error: &PassError) -> Ending {
+    tracing::warn!(%error, "a stream cannot be passed on whole");
+    Ending::Failed(error.to_denial())
 }
 
 fn cut_short() -> Denial {

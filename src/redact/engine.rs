@@ -23,6 +23,7 @@ use super::{
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
     scan::{Event, Scan},
+    view::Views,
 };
 
 /// The automaton of all rules together: what a gateway gives for them.
@@ -73,6 +74,7 @@ pub struct Hit {
 /// Rules, compiled. It is the same for all texts, and never changes.
 pub struct Engine {
     pub(super) prefixes: Prefixes,
+    pub(super) views: Views,
     pub(super) dfa: Dfa,
     pub(super) start: StateID,
     rules: Vec<Rule>,
@@ -108,6 +110,7 @@ impl Engine {
             rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), number, rule.boundary))
         });
         let prefixes = Prefixes::new(prefixes)?;
+        let views = Views::new(rules.iter().flat_map(|rule| &rule.prefixes).map(String::as_str));
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
@@ -118,6 +121,7 @@ impl Engine {
             contexts: Contexts::new(&set.contexts),
             groups: groups(&rules)?,
             prefixes,
+            views,
             dfa,
             start,
             rules,
@@ -230,7 +234,8 @@ impl Engine {
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         let groups = self.groups.values().map(|vm| vm.get_nfa().memory_usage());
-        self.dfa.memory_usage() + self.prefixes.memory_usage() + groups.sum::<usize>()
+        let automata = self.dfa.memory_usage() + self.prefixes.memory_usage();
+        automata + self.views.memory_usage() + groups.sum::<usize>()
     }
 
     pub(super) fn rule(&self, rule: RuleId) -> &Rule {

@@ -13,14 +13,15 @@
 //! | `value` | what of that is no secret |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
+//! | `request` | whole bodies: what is redacted or refused |
+//! | `search` | secrets in JSON, string by string |
+//! | [`view`] | what a text stands for: base64, percent-encoding and the like |
+//! | `json`, `path` | the tokens of JSON, and the way to one |
 //! | `info` | what a person is told of a rule |
 //! | `key_file` | where the placeholders' key comes from |
 //! | `setup` | from `[redaction]` to the rules: own ones, and in `allow` what passes |
 //! | `live` | the redactor of now, for all that is written down or told outside of a call |
 //! | `tally` | how many secrets were taken out since the start |
-//!
-//! In requests secrets are found in the text that the body's escapes stand for, also in JSON within
-//! JSON strings, and replaced in the body's own bytes.
 
 mod allow;
 mod candidate;
@@ -28,21 +29,24 @@ mod check;
 mod context;
 pub mod engine;
 mod info;
+mod json;
 mod key_file;
 mod live;
+mod path;
 pub mod placeholder;
 mod prefix;
+mod request;
 pub mod rule;
 mod scan;
+mod search;
 mod setup;
 mod tally;
 mod trail;
 mod value;
+pub mod view;
 pub mod window;
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
-
-use bytes::Bytes;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 pub use candidate::MAX_CANDIDATE_BYTES;
 pub use engine::{Depth, Engine, Hit, RuleId};
@@ -50,15 +54,13 @@ pub use info::RuleInfo;
 pub use key_file::{KeptKey, KeySource, KeySourceError};
 pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};
+pub use request::RedactError;
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
 pub use setup::SetupErrors;
 pub use tally::{Direction, Tally};
 pub use window::{Fed, Window};
 
-use crate::{
-    config::{RedactionConfig, RequestRedaction},
-    domain::{BodyError, Denial, Kind, ModelCall, search_unescaped},
-};
+use crate::config::{RedactionConfig, RequestRedaction};
 
 /// Finds secrets and puts `[REDACTED:rule:hmac8]` in their place.
 #[derive(Debug)]
@@ -81,36 +83,6 @@ pub enum RedactorError {
 
 /// How many secrets each rule found.
 pub type Counts = BTreeMap<Arc<str>, u32>;
-
-/// A redacted call must still be a call.
-#[derive(Debug, thiserror::Error)]
-pub enum RedactError {
-    #[error("{}", .denial.message)]
-    Blocked { denial: Denial, counts: Counts },
-    #[error("redaction left no valid request: {source}")]
-    Broken { source: BodyError, counts: Counts },
-}
-
-impl RedactError {
-    /// How many secrets each rule found before it came to this.
-    #[must_use]
-    pub const fn counts(&self) -> &Counts {
-        match self {
-            Self::Blocked { counts, .. } | Self::Broken { counts, .. } => counts,
-        }
-    }
-
-    #[must_use]
-    pub fn to_denial(&self) -> Denial {
-        match self {
-            Self::Blocked { denial, .. } => denial.clone(),
-            Self::Broken { .. } => Denial::new(
-                Kind::Internal,
-                "The request could not be redacted, so it was not sent.",
-            ),
-        }
-    }
-}
 
 impl Redactor {
     /// With a key of its own: its placeholders can be matched for as long as it lives.
@@ -177,53 +149,4 @@ impl Redactor {
         out.push_str(&text[from..]);
         Cow::Owned(out)
     }
-
-    /// The call without its secrets. A call that has none is handed back as it was.
-    ///
-    /// # Errors
-    /// In `block` mode a request with a secret; and a call that redaction broke.
-    pub fn redact_call(&self, call: ModelCall) -> Result<(ModelCall, Counts), RedactError> {
-        let hits = search_unescaped(call.body(), |text| self.find(text));
-        if hits.is_empty() {
-            return Ok((call, Counts::new()));
-        }
-        let mut counts = Counts::new();
-        for (_, (rule, _)) in &hits {
-            *counts.entry(Arc::clone(self.engine.name(*rule))).or_default() += 1;
-        }
-        if self.mode == RequestRedaction::Block {
-            let names: Vec<&str> = counts.keys().map(|name| &**name).collect();
-            let message =
-                format!("The request holds secrets ({}); take them out.", names.join(", "));
-            let denial = Denial::new(Kind::SecretInRequest, message);
-            return Err(RedactError::Blocked { denial, counts });
-        }
-        match ModelCall::parse(replace(call.body(), &hits)) {
-            Ok(call) => Ok((call, counts)),
-            Err(source) => Err(RedactError::Broken { source, counts }),
-        }
-    }
-
-    fn find(&self, text: &[u8]) -> Vec<(Range<usize>, Replaced)> {
-        let with_placeholder = |Hit { at, rule }| {
-            let placeholder = self.placeholder(rule, &text[at.clone()]);
-            (at, (rule, placeholder))
-        };
-        self.engine.find(text, Depth::Formats).into_iter().map(with_placeholder).collect()
-    }
-}
-
-/// The rule that a secret has the format of, and what stands in its place.
-type Replaced = (RuleId, String);
-
-fn replace(body: &[u8], hits: &[(Range<usize>, Replaced)]) -> Bytes {
-    let mut out = Vec::with_capacity(body.len());
-    let mut from = 0;
-    for (at, (_, placeholder)) in hits {
-        out.extend_from_slice(&body[from..at.start]);
-        out.extend_from_slice(placeholder.as_bytes());
-        from = at.end;
-    }
-    out.extend_from_slice(&body[from..]);
-    Bytes::from(out)
 }

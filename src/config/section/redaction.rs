@@ -75,7 +75,7 @@ impl Default for RedactionConfig {
     fn default() -> Self {
         Self {
             requests: RequestRedaction::Redact,
-            responses: ResponseRedaction::Off,
+            responses: ResponseRedaction::Redact,
             key: None,
             key_file: None,
             rules: Vec::new(),

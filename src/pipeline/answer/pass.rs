@@ -1,0 +1,62 @@
+//! Between a provider's chunks and the client's outlet.
+
+use super::{AnswerError, AnswerStream};
+use crate::{
+    domain::{Denial, Kind},
+    provider::{ChunkView, sse::Event},
+    redact::Redactor,
+    stream::{Outlet, ToolCallOverflow},
+};
+
+/// A chunk can't be passed on, and no other one after it.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::pipeline) enum PassError {
+    #[error(transparent)]
+    Overflow(#[from] ToolCallOverflow),
+    #[error(transparent)]
+    Redaction(#[from] AnswerError),
+}
+
+impl PassError {
+    pub fn to_denial(&self) -> Denial {
+        match self {
+            Self::Overflow(_) => Denial::new(
+                Kind::UpstreamInvalid,
+                "The model's provider sent larger tool calls than can be passed on.",
+            ),
+            Self::Redaction(error) => error.to_denial(),
+        }
+    }
+}
+
+/// Passes a chunk on without its secrets.
+pub(in crate::pipeline) fn pass(
+    redaction: &mut AnswerStream,
+    redactor: &Redactor,
+    outlet: &mut Outlet,
+    chunk: &Event,
+    view: &ChunkView<'_>,
+) -> Result<(), PassError> {
+    match redaction.take(redactor, chunk, view)? {
+        None => Ok(outlet.push(chunk, view)?),
+        Some(chunks) => chunks.iter().try_for_each(|chunk| push(outlet, chunk)),
+    }
+}
+
+/// Passes on what is held back at a stream's end. What can't be is lost: the stream is over.
+pub(in crate::pipeline) fn let_go(
+    redaction: &mut AnswerStream,
+    redactor: &Redactor,
+    outlet: &mut Outlet,
+) {
+    for chunk in redaction.finish(redactor) {
+        if let Err(error) = push(outlet, &chunk) {
+            tracing::warn!(%error, "the end of a stream's text is lost");
+        }
+    }
+}
+
+fn push(outlet: &mut Outlet, chunk: &Event) -> Result<(), PassError> {
+    let view = ChunkView::parse(&chunk.data).map_err(|_| AnswerError::Broken)?;
+    Ok(outlet.push(chunk, &view)?)
+}
