@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 
-use super::{Counts, Depth, Redactor};
+use super::{Counts, Depth, Redactor, request::replace, search::search};
 
 /// A handle to the redactor that the running configuration asks for. A reload swaps it for all who
 /// hold one. Cheap to clone.
@@ -25,13 +25,19 @@ impl LiveRedactor {
         self.0.store(Some(redactor));
     }
 
-    /// `text` without its secrets. Takes no lock, and logs nothing.
+    /// `text` without its secrets; at [`Depth::Complete`] also without those that it holds
+    /// percent-encoded, in base64 or in JSON. Takes no lock, and logs nothing.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str, depth: Depth) -> Cow<'a, str> {
-        match &*self.0.load() {
-            Some(redactor) => redactor.redact_text(text, depth, &mut Counts::new()),
-            None => Cow::Borrowed(text),
+        let Some(redactor) = &*self.0.load() else { return Cow::Borrowed(text) };
+        if depth == Depth::Formats {
+            return redactor.redact_text(text, depth, &mut Counts::new());
         }
+        let found = search(redactor, text.as_bytes(), depth);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        Cow::Owned(String::from_utf8_lossy(&replace(text.as_bytes(), &found)).into_owned())
     }
 
     /// As [`LiveRedactor::redact`], in place.

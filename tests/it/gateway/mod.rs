@@ -14,6 +14,7 @@ mod fidelity;
 mod hang_up;
 mod limit;
 mod max_tokens;
+mod no_leak;
 mod redaction;
 mod reload;
 mod resume;

@@ -3,6 +3,7 @@
 pub mod app;
 pub mod client;
 pub mod event_stream;
+pub mod leak;
 pub mod native;
 pub mod process;
 pub mod redis;
