@@ -3,10 +3,7 @@
 //! Such a key is refused by name: a limit that is written down and not kept is worse than none.
 //! Whoever adds a feature takes its line away here.
 
-use super::{
-    AuditContent, AuditStore, Config, ProviderKind, ReplayStore,
-    findings::Findings,
-};
+use super::{AuditContent, AuditStore, Config, ProviderKind, ReplayStore, findings::Findings};
 
 /// Notes each use of a feature that is not there yet.
 pub(super) fn refuse(config: &Config, found: &mut Findings) {

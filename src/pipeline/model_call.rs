@@ -247,8 +247,7 @@ impl Telling {
         open.progress.note_complete(&complete);
         let status = complete.status;
         self.answer = Some(if self.snapshot.redacts_answers {
-            let redacted =
-                answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
+            let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
             let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
             open.count_redactions(&counts);
             complete

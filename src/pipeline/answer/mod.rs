@@ -14,15 +14,15 @@ mod whole;
 
 use std::{borrow::Cow, ops::Range};
 
-pub(super) use self::{
-    pass::{PassError, let_go, pass},
-    whole::redact,
-};
 use self::{
     field::{Ends, Fields, TooMany},
     frame::{Edits, Frame, event},
     shape::Shape,
     walk::{Found, Step, decode, is_member, walk},
+};
+pub(super) use self::{
+    pass::{PassError, let_go, pass},
+    whole::redact,
 };
 use crate::{
     domain::{Denial, Kind},
