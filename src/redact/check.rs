@@ -1,9 +1,6 @@
 //! What a secret must have beside its shape, so that made-up ones pass.
 
-use super::{
-    placeholder,
-    rule::{Need, Rule},
-};
+use super::rule::{Need, Rule};
 
 /// Is this a secret, as far as `rule` tells? `secret` has the shape.
 pub(super) fn passes(rule: &Rule, secret: &[u8], stop_words: &[String]) -> bool {
@@ -16,7 +13,6 @@ pub(super) fn passes(rule: &Rule, secret: &[u8], stop_words: &[String]) -> bool 
     rule.needs.iter().all(meets)
         && rule.entropy.is_none_or(|least| entropy(secret) >= least)
         && !rule.allow.iter().any(|allowed| allowed.as_bytes() == secret)
-        && !placeholder::is_placeholder(secret)
 }
 
 /// Of how many kinds its characters are: capitals, small letters, digits.

@@ -15,7 +15,9 @@ use regex_automata::{
 };
 
 use super::{
-    check, placeholder,
+    check,
+    context::Contexts,
+    placeholder,
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
     scan::{Event, Scan},
@@ -28,6 +30,8 @@ const MAX_AUTOMATON_BYTES: usize = 16 << 20;
 const MAX_OWN_AUTOMATON_BYTES: usize = 128 << 10;
 /// What making an automaton may take beside it.
 const MAX_WORK_BYTES: usize = 64 << 20;
+/// The automaton that the other is made from.
+const MAX_NFA_BYTES: usize = 4 << 20;
 
 /// The name of the group that is the secret, where it is not all that a pattern matches.
 const SECRET_GROUP: &str = "secret";
@@ -73,6 +77,7 @@ pub struct Engine {
     pub(super) start: StateID,
     rules: Vec<Rule>,
     names: Vec<Arc<str>>,
+    contexts: Contexts,
     stop_words: Vec<String>,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
@@ -107,6 +112,7 @@ impl Engine {
         let engine = Self {
             names: names.cloned().collect(),
             stop_words: set.stop_words.iter().map(|word| word.to_ascii_lowercase()).collect(),
+            contexts: Contexts::new(&set.contexts),
             groups: groups(&rules)?,
             prefixes,
             views,
@@ -133,7 +139,22 @@ impl Engine {
 
     /// The secrets in `text`, in order, none within another.
     #[must_use]
-    pub fn find(&self, text: &[u8], _depth: Depth) -> Vec<Hit> {
+    pub fn find(&self, text: &[u8], depth: Depth) -> Vec<Hit> {
+        let (mut hits, _) = self.find_formats(text);
+        if depth == Depth::Complete {
+            self.add_contexts(text, &mut hits);
+        }
+        hits
+    }
+
+    /// How many bytes must be looked at to find what is in `text`, each counted as often as it is:
+    /// what no text may make many.
+    #[must_use]
+    pub fn steps(&self, text: &[u8]) -> usize {
+        self.find_formats(text).1
+    }
+
+    fn find_formats(&self, text: &[u8]) -> (Vec<Hit>, usize) {
         let (mut scan, mut hits) = (Scan::default(), Vec::<Hit>::new());
         while let Some(event) = scan.next(self, text, true) {
             match event {
@@ -147,7 +168,26 @@ impl Engine {
                 }
             }
         }
-        hits
+        (hits, scan.steps())
+    }
+
+    /// A known format says more of a secret than its name does: it goes first.
+    fn add_contexts(&self, text: &[u8], hits: &mut Vec<Hit>) {
+        let formats = hits.len();
+        for (at, number) in self.contexts.find(text, &self.stop_words) {
+            let before = hits[..formats].partition_point(|hit| hit.at.end <= at.start);
+            if hits[..formats].get(before).is_none_or(|hit| hit.at.start >= at.end) {
+                let number = u16::try_from(self.rules.len() + number).unwrap_or(u16::MAX);
+                hits.push(Hit { at, rule: RuleId(number) });
+            }
+        }
+        hits.sort_by_key(|hit| hit.at.start);
+    }
+
+    /// The rules of tier 1.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// A rule's name.
@@ -197,7 +237,7 @@ impl Engine {
     fn check_placeholders(&self) -> Result<(), RuleError> {
         for name in &self.names {
             for tag in ["00000000", "deadbeef", "0a1b2c3d"] {
-                let placeholder = format!("[REDACTED:{name}:{tag}]");
+                let placeholder = format!("x [REDACTED:{name}:{tag}] x");
                 if let Some(hit) = self.find(placeholder.as_bytes(), Depth::Complete).first() {
                     let reason = format!("it finds the placeholders of `{name}`");
                     return Err(RuleError::of(self.name(hit.rule), reason));
@@ -224,7 +264,7 @@ fn builder(limit: usize) -> dense::Builder {
     let thompson = thompson::Config::new()
         .utf8(false)
         .which_captures(WhichCaptures::None)
-        .nfa_size_limit(Some(limit));
+        .nfa_size_limit(Some(MAX_NFA_BYTES));
     builder.configure(config).syntax(syntax()).thompson(thompson);
     builder
 }

@@ -6,7 +6,11 @@
 //! | [`engine`] | the rules, compiled |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
+//! | `candidate` | a place where a secret may begin |
+//! | `trail` | what it need not look at twice |
 //! | [`window`] | redaction of a text that comes in pieces |
+//! | `context` | secrets that are known by the name that they are assigned to |
+//! | `value` | what of that is no secret |
 //! | `check` | what tells a secret from what looks like one |
 //! | [`placeholder`] | what stands in a secret's place |
 //! | `request` | whole bodies: what is redacted or refused |
@@ -14,7 +18,9 @@
 //! | [`view`] | what a text stands for: base64, percent-encoding and the like |
 //! | `json`, `path` | the tokens of JSON, and the way to one |
 
+mod candidate;
 mod check;
+mod context;
 pub mod engine;
 mod json;
 mod path;
@@ -23,17 +29,22 @@ mod prefix;
 mod request;
 pub mod rule;
 mod scan;
+<<<<<<< HEAD
 mod search;
 pub mod view;
+=======
+mod trail;
+mod value;
+>>>>>>> redact-engine
 pub mod window;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
+pub use candidate::MAX_CANDIDATE_BYTES;
 pub use engine::{Depth, Engine, Hit, RuleId};
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use request::RedactError;
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
-pub use scan::MAX_CANDIDATE_BYTES;
 pub use window::{Fed, Window};
 
 use crate::config::{RedactionConfig, RequestRedaction};

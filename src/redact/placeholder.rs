@@ -12,7 +12,7 @@ pub const MIN_KEY_BYTES: usize = 16;
 /// Of a longer secret only so much tells it from others: a stream does not hold the rest.
 const MAX_HASHED_BYTES: usize = 4096;
 
-const OPENING: &[u8] = b"[REDACTED:";
+pub(super) const OPENING: &[u8] = b"[REDACTED:";
 const TAG_DIGITS: usize = 8;
 
 /// The key that placeholders are made with: who has it can tell whether a guess is right.
@@ -78,6 +78,11 @@ pub(super) fn visible(text: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(seen)
+}
+
+/// Does one begin in `text`?
+pub(super) fn occurs_in(text: &[u8]) -> bool {
+    text.windows(OPENING.len()).any(|part| part == OPENING)
 }
 
 /// Is all of `text` a placeholder, whoever made it?

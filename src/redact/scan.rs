@@ -5,17 +5,15 @@ use std::ops::Range;
 use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 
 use super::{
+    candidate::{Candidate, Found, Run, is_continuation},
     engine::{Engine, RuleId},
     prefix::{self, Prefixes, State, UNSURE},
+    trail::Trail,
 };
 
-/// What outgrows this is replaced as far as it was seen, and the rest of it swallowed: what a
-/// stream holds back has an end.
-pub const MAX_CANDIDATE_BYTES: usize = 8192;
-
-/// A secret may begin this far into its candidate at most, if that outgrows the bound: as much of
-/// it as a placeholder needs is held then.
-const MAX_LEAD_BYTES: usize = 4096;
+/// So often in a row what has a secret's shape may be none. Then it is taken for one: who puts so
+/// many prefixes into one word wants to hide something, or to keep the gateway busy.
+const MAX_REFUSALS: usize = 8;
 
 /// What was found. Positions are those of the text that was shown.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,18 +32,12 @@ pub(super) enum Event {
     },
 }
 
-/// A place where a secret may begin.
-#[derive(Debug)]
-struct Candidate {
-    start: usize,
-    bounded: bool,
+/// The rest of what outgrew the bound.
+#[derive(Debug, Clone, Copy)]
+struct Swallow {
     state: StateID,
-    /// The next byte for `state`, and the end of the last one that is seen.
-    at: usize,
-    end: usize,
-    best: Option<(usize, RuleId)>,
-    /// Rules whose match was no secret.
-    refused: Vec<RuleId>,
+    /// The last byte, if a match ended before it: it is swallowed if the next one goes on.
+    last: Option<usize>,
 }
 
 /// The machine's state between two bytes. Positions are relative to the text that it is shown,
@@ -57,21 +49,29 @@ pub(super) struct Scan {
     /// How many of the prefixes that end in `state` were tried.
     tried: usize,
     candidate: Option<Candidate>,
-    swallowing: Option<StateID>,
+    found: Option<Found>,
+    swallowing: Option<Swallow>,
     /// Where the last candidate failed, and whether at a boundary.
     failed: Option<(usize, bool)>,
-}
-
-enum Outcome {
-    More,
-    Failed,
-    Found(Event),
+    /// How far those that were refused reached, and how many they are.
+    refused: (usize, usize),
+    /// How much of the text is not shown any more.
+    forgotten: usize,
+    /// Made when a candidate is long.
+    trail: Option<Box<Trail>>,
+    /// How many bytes were looked at.
+    steps: usize,
 }
 
 impl Scan {
     /// Is nothing held, and nothing begun?
     pub const fn is_idle(&self) -> bool {
         self.candidate.is_none() && self.swallowing.is_none()
+    }
+
+    /// How many bytes were looked at so far, each as often as it was.
+    pub const fn steps(&self) -> usize {
+        self.steps
     }
 
     pub const fn is_swallowing(&self) -> bool {
@@ -81,45 +81,72 @@ impl Scan {
     /// The next event in `text`, of which `last` says whether it is all there is. None: more text
     /// is needed.
     pub fn next(&mut self, engine: &Engine, text: &[u8], last: bool) -> Option<Event> {
-        if let Some(state) = self.swallowing {
-            return self.swallow(engine, state, text, last);
+        if let Some(swallow) = self.swallowing {
+            return self.swallow(engine, swallow, text, last);
         }
         loop {
             if self.candidate.is_none() && !self.find_prefix(engine, text) {
-                return None;
+                let at = self.at;
+                let found = self.found.take_if(|found| found.at.start <= at)?;
+                if let Some(event) = self.leave(found) {
+                    return Some(event);
+                }
+                continue;
             }
             match self.pursue(engine, text, last) {
                 Outcome::More => return None,
-                Outcome::Failed => {}
-                Outcome::Found(event) => return Some(event),
+                Outcome::Over(None) => {}
+                Outcome::Over(event) => return event,
             }
         }
+    }
+
+    /// Goes on behind a secret, where a new word begins.
+    fn leave(&mut self, Found { at, rule, replaced, outgrown }: Found) -> Option<Event> {
+        self.restart(at.end);
+        self.swallowing = outgrown.map(|state| Swallow { state, last: None });
+        let event = match outgrown {
+            Some(_) => Event::Outgrown { at, rule },
+            None => Event::Hit { at, rule },
+        };
+        (!replaced).then_some(event)
     }
 
     /// What is before may go out; what is after must be held.
     pub fn settled(&self, engine: &Engine, text: &[u8]) -> usize {
         let live = engine.prefixes.live_from(self.state, text, self.at);
-        match &self.candidate {
-            Some(candidate) => live.min(candidate.start),
-            None => live,
+        match (&self.candidate, self.swallowing) {
+            (Some(candidate), _) => live.min(candidate.start),
+            (None, Some(Swallow { last: Some(last), .. })) => last,
+            (None, _) => live,
         }
     }
 
     /// The first `count` bytes of the text will not be shown again.
     pub fn forget(&mut self, count: usize) {
         self.at -= count;
+        self.forgotten += count;
+        self.refused.0 = self.refused.0.saturating_sub(count);
         self.failed = self.failed.and_then(|(at, bounded)| Some((at.checked_sub(count)?, bounded)));
+        if let Some(Swallow { last: Some(last), .. }) = &mut self.swallowing {
+            *last -= count;
+        }
+        if let Some(found) = &mut self.found {
+            found.at = found.at.start - count..found.at.end - count;
+        }
         if let Some(candidate) = &mut self.candidate {
-            candidate.start -= count;
-            candidate.at -= count;
-            candidate.end -= count;
-            candidate.best = candidate.best.map(|(end, rule)| (end - count, rule));
+            candidate.forget(count);
         }
     }
 
-    /// Goes on to the next candidate. False: the text is at its end.
+    /// Goes on to the next candidate. False: the text is at its end, or at a secret.
     fn find_prefix(&mut self, engine: &Engine, text: &[u8]) -> bool {
         let prefixes = &engine.prefixes;
+        let text = match &self.found {
+            Some(found) if found.at.start <= self.at => return false,
+            Some(found) => &text[..found.at.start],
+            None => text,
+        };
         loop {
             while let Some(ending) = prefixes.endings(self.state).get(self.tried) {
                 self.tried += 1;
@@ -128,15 +155,8 @@ impl Scan {
                 {
                     continue;
                 }
-                self.candidate = Some(Candidate {
-                    start,
-                    bounded: ending.bounded,
-                    state: engine.start,
-                    at: start,
-                    end: start,
-                    best: None,
-                    refused: Vec::new(),
-                });
+                let candidate = Candidate::new(start, ending.bounded, engine.start);
+                self.candidate = Some(candidate);
                 return true;
             }
             if !self.step(prefixes, text) {
@@ -156,62 +176,71 @@ impl Scan {
                 let (next, length) = prefixes.resolve(state, text, at);
                 (state, at) = (next, at + length);
             } else {
+                self.steps += at + 1 - self.at;
                 (self.state, self.at, self.tried) = (next, at + 1, 0);
                 return true;
             }
         }
+        self.steps += at - self.at;
         (self.state, self.at, self.tried) = (state, at, usize::MAX);
         false
     }
 
     /// Runs the candidate until it is decided.
     fn pursue(&mut self, engine: &Engine, text: &[u8], last: bool) -> Outcome {
-        let Some(candidate) = &mut self.candidate else { return Outcome::Failed };
-        loop {
-            match candidate.run(engine, text, last) {
-                Run::More => return Outcome::More,
-                Run::Outgrown => return self.outgrown(engine, text),
-                Run::Over => {}
+        let Some(candidate) = &mut self.candidate else { return Outcome::Over(None) };
+        let many = self.refused.1 >= MAX_REFUSALS && candidate.start < self.refused.0;
+        let found = loop {
+            let run = candidate.run(engine, text, last, (self.forgotten, &mut self.trail));
+            self.steps += std::mem::take(&mut candidate.steps);
+            if matches!(run, Run::More) {
+                return Outcome::More;
             }
-            let Some((end, rule)) = candidate.best else { return self.fail() };
-            let whole = candidate.start..end;
-            let at = characters(text, engine.secret(rule, text, whole.clone()));
-            if engine.is_secret(rule, &text[at.clone()]) {
-                let end = characters(text, whole).end;
-                self.restart(end);
-                return Outcome::Found(Event::Hit { at, rule });
+            let Some(found) = candidate.found(engine, text, matches!(run, Run::Outgrown)) else {
+                self.give_up();
+                return Outcome::Over(None);
+            };
+            if many || found.replaced || engine.is_secret(found.rule, &text[found.at.clone()]) {
+                break found;
             }
-            candidate.refuse(engine, rule);
+            candidate.refuse(engine, found.rule);
+        };
+        self.failed = Some((candidate.start, candidate.bounded));
+        self.candidate = None;
+        match &self.found {
+            None => {
+                self.found = Some(found);
+                Outcome::Over(None)
+            }
+            Some(before) if found.at.end <= before.at.start => Outcome::Over(self.leave(found)),
+            // It reaches into the secret that was found before, which goes anyway.
+            Some(_) => Outcome::Over(None),
         }
     }
 
-    fn fail(&mut self) -> Outcome {
-        self.failed = self.candidate.take().map(|candidate| (candidate.start, candidate.bounded));
-        Outcome::Failed
+    /// The candidate is no secret.
+    fn give_up(&mut self) {
+        let Some(candidate) = self.candidate.take() else { return };
+        self.failed = Some((candidate.start, candidate.bounded));
+        if !candidate.refused.is_empty() {
+            let (reach, count) = self.refused;
+            let count = if candidate.start < reach { count + 1 } else { 1 };
+            self.refused = (reach.max(candidate.at), count);
+        } else if let (Some(way), Some(trail)) = (candidate.way, &mut self.trail) {
+            trail.end(way, candidate.tip(self.forgotten));
+        }
     }
 
-    /// After a secret a new word begins.
+    /// Goes on at `at`, where a new word begins.
     fn restart(&mut self, at: usize) {
-        *self = Self { at, tried: usize::MAX, ..Self::default() };
-    }
-
-    fn outgrown(&mut self, engine: &Engine, text: &[u8]) -> Outcome {
-        let Some(candidate) = &self.candidate else { return Outcome::Failed };
-        let Some((end, rule)) = candidate.best else { return self.fail() };
-        let (start, seen, state) = (candidate.start, candidate.end, candidate.state);
-        let mut at = characters(text, engine.secret(rule, text, start..end));
-        if at.start - start > MAX_LEAD_BYTES {
-            at.start = start;
-        }
-        self.restart(seen);
-        self.swallowing = Some(state);
-        Outcome::Found(Event::Outgrown { at: at.start..seen, rule })
+        (self.state, self.at, self.tried) = (Prefixes::START, at, usize::MAX);
+        (self.candidate, self.swallowing, self.failed) = (None, None, None);
     }
 
     fn swallow(
         &mut self,
         engine: &Engine,
-        mut state: StateID,
+        Swallow { mut state, last: mut pending }: Swallow,
         text: &[u8],
         last: bool,
     ) -> Option<Event> {
@@ -221,97 +250,32 @@ impl Scan {
                 continue;
             }
             let next = engine.dfa.next_state(state, *byte);
-            // The rest of a character goes with its beginning.
-            if engine.is_over(next) && !is_continuation(*byte) {
-                return Some(self.resume());
-            }
             if !engine.is_over(next) {
-                state = next;
+                let ended = engine.dfa.is_match_state(next) && !is_continuation(*byte);
+                (state, pending) = (next, ended.then_some(self.at));
+            } else if pending.is_some() || !is_continuation(*byte) {
+                return Some(self.resume(pending));
             }
+            // The rest of a character goes with its beginning.
             self.at += 1;
         }
-        self.swallowing = Some(state);
-        last.then(|| self.resume())
+        if last {
+            let goes_on = engine.dfa.is_match_state(engine.dfa.next_eoi_state(state));
+            return Some(self.resume(pending.filter(|_| !goes_on)));
+        }
+        self.swallowing = Some(Swallow { state, last: pending });
+        None
     }
 
-    fn resume(&mut self) -> Event {
-        self.restart(self.at);
-        Event::Resumed { at: self.at }
+    fn resume(&mut self, pending: Option<usize>) -> Event {
+        let at = pending.unwrap_or(self.at);
+        self.restart(at);
+        Event::Resumed { at }
     }
 }
 
-enum Run {
+enum Outcome {
+    /// More text is needed.
     More,
-    Over,
-    Outgrown,
-}
-
-impl Candidate {
-    fn run(&mut self, engine: &Engine, text: &[u8], last: bool) -> Run {
-        let dfa = &engine.dfa;
-        loop {
-            if self.at - self.start >= MAX_CANDIDATE_BYTES {
-                return Run::Outgrown;
-            }
-            let Some(byte) = text.get(self.at) else {
-                if last {
-                    self.note(engine, dfa.next_eoi_state(self.state));
-                    return Run::Over;
-                }
-                return Run::More;
-            };
-            if prefix::is_lead(*byte)
-                && let Some(length) = prefix::transparent(text, self.at)
-            {
-                self.at += length;
-                continue;
-            }
-            let next = dfa.next_state(self.state, *byte);
-            if dfa.is_special_state(next) {
-                self.note(engine, next);
-                if engine.is_over(next) {
-                    return Run::Over;
-                }
-            }
-            self.state = next;
-            self.at += 1;
-            self.end = self.at;
-        }
-    }
-
-    /// A match state is reached one byte after the match's end.
-    fn note(&mut self, engine: &Engine, state: StateID) {
-        if engine.dfa.is_match_state(state) {
-            let counts = |rule: &RuleId| {
-                (self.bounded || !engine.rule(*rule).boundary) && !self.refused.contains(rule)
-            };
-            let rules = (0..engine.dfa.match_len(state))
-                .map(|index| RuleId::of(engine.dfa.match_pattern(state, index)));
-            if let Some(rule) = rules.filter(counts).min() {
-                self.best = Some((self.end, rule));
-            }
-        }
-    }
-
-    /// Begins again, without `rule`.
-    fn refuse(&mut self, engine: &Engine, rule: RuleId) {
-        self.refused.push(rule);
-        (self.state, self.at, self.end, self.best) = (engine.start, self.start, self.start, None);
-    }
-}
-
-const fn is_continuation(byte: u8) -> bool {
-    byte & 0xC0 == 0x80
-}
-
-/// The range of whole characters: patterns know of bytes only.
-fn characters(text: &[u8], at: Range<usize>) -> Range<usize> {
-    let Range { mut start, mut end } = at;
-    while start > 0 && text.get(start).copied().is_some_and(is_continuation) {
-        start -= 1;
-    }
-    while text.get(end).copied().is_some_and(is_continuation) {
-        end += 1;
-    }
-    start..end
+    Over(Option<Event>),
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::json;
 use tollgate::pipeline::AnswerError;
 
-use super::stream::{Out, REDACTOR, SECRETS, redacted, run, secret, try_run};
-use crate::support::upstream::openai;
+use super::chunk::{Out, SECRETS, redacted, run, secret, try_run};
+use crate::support::upchunk::openai;
 
 /// Makes a chunk with a piece of a field.
 type Make = fn(&str) -> Bytes;
@@ -187,7 +187,7 @@ fn the_end_of_a_text_in_the_chunk_that_ends_it_needs_no_other() {
 }
 
 fn bytes_of(events: &[u8]) -> String {
-    let events = super::stream::events(events);
+    let events = super::chunk::events(events);
     events.iter().map(|event| std::str::from_utf8(&event.data).unwrap()).collect()
 }
 
@@ -353,5 +353,4 @@ fn more_texts_than_are_kept_account_of_fail_the_answer() {
     assert_eq!(try_run(&bytes).unwrap_err(), AnswerError::TooManyTexts);
     let fewer: Vec<u8> = (0..1000).flat_map(|index| openai::text_of(index, "x")).collect();
     assert!(try_run(&fewer).is_ok());
-    let _ = &*REDACTOR;
 }

@@ -1,21 +1,19 @@
 //! A stream's chunks through redaction alone, and what a client makes of them.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::Value;
 use tollgate::{
-    config::RedactionConfig,
     pipeline::{AnswerError, AnswerStream},
     provider::{
         ChunkView,
         sse::{Decoder, Event},
     },
-    redact::{Counts, Depth, Redactor},
+    redact::{Counts, Depth},
 };
 
-pub static REDACTOR: LazyLock<Redactor> =
-    LazyLock::new(|| Redactor::new(&RedactionConfig::default()).unwrap());
+use super::REDACTOR;
 
 /// Secrets of the formats that are cut in every way; `⁞` keeps scanners of sources away.
 pub const SECRETS: [&str; 4] = [
