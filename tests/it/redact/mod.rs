@@ -5,8 +5,11 @@ mod chunk;
 mod context;
 mod cost;
 mod cut;
+mod document;
 mod machine;
+mod request;
 mod rule;
+mod view;
 mod window;
 
 use std::sync::{Arc, LazyLock};
