@@ -29,13 +29,10 @@ mod prefix;
 mod request;
 pub mod rule;
 mod scan;
-<<<<<<< HEAD
 mod search;
-pub mod view;
-=======
 mod trail;
 mod value;
->>>>>>> redact-engine
+pub mod view;
 pub mod window;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};

@@ -5,7 +5,7 @@ use serde_json::json;
 use tollgate::pipeline::AnswerError;
 
 use super::chunk::{Out, SECRETS, redacted, run, secret, try_run};
-use crate::support::upchunk::openai;
+use crate::support::upstream::openai;
 
 /// Makes a chunk with a piece of a field.
 type Make = fn(&str) -> Bytes;
@@ -291,8 +291,8 @@ fn a_chunk_that_has_nothing_is_not_touched_and_of_another_only_the_string_is() {
         )
     };
     let logprobs = r#"{"content":[{"token":"AKIA","bytes":[65]}]}"#;
-    let out = run(&openai::event(&chunk(&format!("a\\n{secret}\\n"), logprobs)));
-    let wanted = chunk(&format!("a\\n{}\\n", redacted(&secret)), "null");
+    let out = run(&openai::event(&chunk(&format!("a\\n{secret}\\n end"), logprobs)));
+    let wanted = chunk(&format!("a\\n{}\\n end", redacted(&secret)), "null");
     assert_eq!(out.raw(), wanted);
     // What is held is part of a secret for now: its logprobs would show it too.
     let out = run(&openai::event(&chunk("AKIA", logprobs)));
@@ -311,7 +311,7 @@ fn other_strings_and_names_of_a_chunk_carry_no_secret() {
             r#"{"choices":[{"index":0,"delta":{"audio":{"transcript":"so: % end"}}}]}"#,
             r#"{"choices":[{"index":0,"delta":{"%":1}}]}"#,
             r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"%"}]}}]}"#,
-            r#"{"choices":[{"index":0,"delta":{"content":["%"],"tool_calls":{"a":"%"}}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"content":["% end"],"tool_calls":{"a":"% end"}}}]}"#,
             r#"{"choices":[{"index":0,"delta":{},"finish_reason":"%"}]}"#,
             r#"{"choices":[{"index":0,"delta":{},"logprobs":{"content":[{"token":"%"}]}}]}"#,
             r#"{"choices":[{"index":0,"message":{"content":"%"}}]}"#,
