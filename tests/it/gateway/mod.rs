@@ -14,6 +14,7 @@ mod fidelity;
 mod hang_up;
 mod limit;
 mod max_tokens;
+mod redacted_stream;
 mod redaction;
 mod reload;
 mod resume;
