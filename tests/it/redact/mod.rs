@@ -9,6 +9,7 @@ mod document;
 mod machine;
 mod request;
 mod rule;
+mod turn;
 mod view;
 mod window;
 
