@@ -18,7 +18,7 @@ use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::Direction,
+    redact::{Depth, Direction},
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -246,8 +246,14 @@ impl Telling {
     }
 
     /// Keeps a whole answer until the call is settled.
-    async fn keep(&mut self, open: &mut OpenCall, complete: Complete) -> Result<Ending, Ending> {
+    async fn keep(
+        &mut self,
+        open: &mut OpenCall,
+        mut complete: Complete,
+    ) -> Result<Ending, Ending> {
         open.progress.note_complete(&complete);
+        let redactor = &self.gateway.redactor;
+        complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
         self.answer = Some(if self.snapshot.redacts_answers {
             let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;

@@ -53,6 +53,10 @@ fn whole_characters(text: &[u8], mut found: Found) -> Found {
     apart(found)
 }
 
+fn shifted(found: Found, by: usize) -> impl Iterator<Item = (Range<usize>, Secret)> {
+    found.into_iter().map(move |(at, what)| (at.start + by..at.end + by, what))
+}
+
 struct Search<'a> {
     redactor: &'a Redactor,
     depth: Depth,
@@ -87,10 +91,7 @@ impl Search<'_> {
                 (_, context) => context,
             };
             let hits = self.string(raw, string.has_escapes, context, layer);
-            let start = string.at.start;
-            found.extend(
-                hits.into_iter().map(|(at, what)| (at.start + start..at.end + start, what)),
-            );
+            found.extend(shifted(hits, string.at.start));
         }
         found
     }
@@ -126,18 +127,20 @@ impl Search<'_> {
         if layer < MAX_LAYERS && is_json(text) {
             return self.json(text, layer + 1);
         }
-        let mut found = Found::new();
-        for part in self.redactor.engine().views.beside_data(text) {
-            let start = part.start;
-            let hits = search_layers(&text[part], Escapes::Any, |text| self.views(text));
-            found.extend(
-                hits.into_iter().map(|(at, what)| (at.start + start..at.end + start, what)),
-            );
+        if let Some(parts) = self.redactor.engine().views.beside_data(text) {
+            let hits = |part: Range<usize>| shifted(self.layers(&text[part.clone()]), part.start);
+            return parts.into_iter().flat_map(hits).collect();
         }
-        if let (true, Some(name)) = (found.is_empty(), name) {
-            found = self.named(name, text);
+        let found = self.layers(text);
+        match name {
+            // What has a format of its own has the better name.
+            Some(name) if found.is_empty() => self.named(name, text),
+            _ => found,
         }
-        found
+    }
+
+    fn layers(&self, text: &[u8]) -> Found {
+        search_layers(text, Escapes::Any, |text| self.views(text))
     }
 
     /// A layer of a text in all views.

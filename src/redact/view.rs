@@ -135,8 +135,9 @@ impl Views {
         alike.map(Vec::as_slice).any(is_form)
     }
 
-    /// The parts of a text beside the data of its `data:` URLs (`data:image/png;base64,…`).
-    pub fn beside_data(&self, text: &[u8]) -> Vec<Range<usize>> {
+    /// The parts of a text beside the data of its `data:` URLs (`data:image/png;base64,…`); `None`
+    /// if it has no such data.
+    pub fn beside_data(&self, text: &[u8]) -> Option<Vec<Range<usize>>> {
         let mut parts = Vec::new();
         let mut from = 0;
         for at in self.data.find_iter(text) {
@@ -152,8 +153,11 @@ impl Views {
                 from = start + length;
             }
         }
+        if parts.is_empty() {
+            return None;
+        }
         parts.push(from..text.len());
-        parts
+        Some(parts)
     }
 }
 

@@ -284,10 +284,12 @@ async fn of_an_answer_no_secret_is_told_or_written_down() {
             assert!(count >= 4 || path != PATH, "{every}: {text}");
         }
     }
-    // Broken off in the middle of one.
+    // Broken off, with what is held back of a secret's end still inside.
     for path in [PATH, "/v1/streams"] {
         for end in [Step::Reset, Step::Close, Step::Stall] {
-            let script = answer(&watched.planted, 5).only(28).then(end);
+            let text = format!("see {}", watched.secret("a cut answer"));
+            let pieces: Vec<&str> = (0..text.len()).map(|at| &text[at..=at]).collect();
+            let script = openai::text_stream(pieces.clone()).only(pieces.len() + 1).then(end);
             watched.app.upstream.enqueue(script);
             watched.call(client.post(path).json(&chat(true))).await;
         }

@@ -1,12 +1,18 @@
 //! Redaction: rules, the engine, and what a stream makes of it.
 
+mod answer;
+mod chunk;
 mod context;
 mod cost;
 mod cut;
+mod document;
 mod key;
 mod machine;
+mod request;
 mod rule;
 mod setup;
+mod turn;
+mod view;
 mod window;
 
 use std::sync::{Arc, LazyLock};
