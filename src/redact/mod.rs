@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`rule`] | the formats of secrets, as data |
 //! | [`engine`] | the rules, compiled |
+//! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
 //! | `candidate` | a place where a secret may begin |
@@ -16,6 +17,7 @@
 //! | `request` | whole bodies: what is redacted or refused |
 //! | `search` | secrets in JSON, string by string |
 //! | [`view`] | what a text stands for: base64, percent-encoding and the like |
+//! | `named` | values that their names make secrets |
 //! | `json`, `path` | the tokens of JSON, and the way to one |
 //! | `info` | what a person is told of a rule |
 //! | `key_file` | where the placeholders' key comes from |
@@ -28,10 +30,12 @@ mod candidate;
 mod check;
 mod context;
 pub mod engine;
+mod family;
 mod info;
 mod json;
 mod key_file;
 mod live;
+mod named;
 mod path;
 pub mod placeholder;
 mod prefix;

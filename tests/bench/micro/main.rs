@@ -6,6 +6,7 @@
 )]
 
 mod budget;
+mod redact;
 
 use std::{
     fs,
@@ -264,5 +265,13 @@ fn body_parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, frame_encode, jwt_verify, chunk_forward, body_parse, budget::budget);
+criterion_group!(
+    benches,
+    frame_encode,
+    jwt_verify,
+    chunk_forward,
+    body_parse,
+    budget::budget,
+    redact::redact
+);
 criterion_main!(benches);

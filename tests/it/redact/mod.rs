@@ -8,6 +8,7 @@ mod cut;
 mod document;
 mod key;
 mod machine;
+mod named;
 mod request;
 mod rule;
 mod setup;
