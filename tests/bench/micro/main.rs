@@ -5,6 +5,7 @@
     reason = "a benchmark whose step fails has nothing to measure, and must say so"
 )]
 
+mod answer;
 mod budget;
 
 use std::{
@@ -264,5 +265,13 @@ fn body_parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, frame_encode, jwt_verify, chunk_forward, body_parse, budget::budget);
+criterion_group!(
+    benches,
+    frame_encode,
+    jwt_verify,
+    chunk_forward,
+    body_parse,
+    answer::answer_redact,
+    budget::budget
+);
 criterion_main!(benches);
