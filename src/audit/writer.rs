@@ -7,6 +7,7 @@ use std::{
 
 use tokio::{
     sync::{mpsc, oneshot},
+    task::yield_now,
     time::{Instant, sleep, timeout},
 };
 
@@ -15,6 +16,8 @@ use crate::domain::Kind;
 
 /// The most that one commit carries.
 const BATCH_ENTRIES: usize = 256;
+/// How often the writer lets others run before it writes what they have given it.
+const GATHER_TURNS: u32 = 8;
 /// The pause after a batch that failed; doubled with each further one up to the most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -67,6 +70,7 @@ impl Writer {
         let mut is_open = true;
         while is_open {
             is_open = self.queue.recv_many(&mut inbox, BATCH_ENTRIES).await > 0;
+            self.gather(&mut inbox).await;
             for message in inbox.drain(..) {
                 self.take(message);
             }
@@ -77,6 +81,23 @@ impl Writer {
             for flush in self.flushes.drain(..) {
                 // Whoever asked may have gone.
                 let _ = flush.send(());
+            }
+        }
+    }
+
+    /// Lets the calls that are ready run, as long as that brings entries: a commit writes whole
+    /// pages, so that many small ones cost several times as much as one large one.
+    async fn gather(&mut self, inbox: &mut Vec<Message>) {
+        for _ in 0..GATHER_TURNS {
+            let had = inbox.len();
+            yield_now().await;
+            while inbox.len() < BATCH_ENTRIES
+                && let Ok(message) = self.queue.try_recv()
+            {
+                inbox.push(message);
+            }
+            if inbox.len() == had {
+                return;
             }
         }
     }

@@ -241,6 +241,7 @@ async fn add_upstream(config: &mut Config, url: &str, models: &[String]) -> Resu
                 provider: "upstream".to_owned(),
                 model: name.clone(),
             }],
+            max_input_tokens: None,
             max_output_tokens: None,
             price: None,
             name,

@@ -8,6 +8,7 @@ mod frame;
 mod id;
 mod member;
 mod money;
+mod part;
 mod trace;
 mod unescaped;
 mod usage;

@@ -18,6 +18,7 @@ use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
+    redact::RedactError,
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -227,7 +228,7 @@ impl Telling {
             Ok(redacted) => redacted.counts().clone(),
             Err(error) => error.counts(),
         };
-        let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
+        let redacted = redacted.map_err(|error| not_redacted(&error))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
             .await
@@ -370,6 +371,17 @@ fn too_long() -> Denial {
 fn panicked() -> Denial {
     tracing::error!("the story of a call panicked: a bug");
     Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
+}
+
+/// What is wrong with the body may quote it, so it is not logged.
+fn not_redacted(error: &RedactError) -> Ending {
+    match error {
+        RedactError::Blocked { denial, .. } => Ending::Denied(denial.clone()),
+        RedactError::Broken { .. } | RedactError::Failed => {
+            tracing::error!("a call could not be redacted, so it was not sent: a bug");
+            Ending::Failed(error.to_denial())
+        }
+    }
 }
 
 /// What the parser says of the chunk may quote it, so only the place is logged.

@@ -22,12 +22,13 @@ pub(super) fn charges(
 ) -> Result<Vec<Charge>, Ending> {
     let (call, model) = (authorized.call(), authorized.model());
     let bounds = ModelBounds {
+        max_input_tokens: model.max_input_tokens,
         max_output_tokens: model.max_output_tokens,
         price: model.price,
         attempts: u64::try_from(model.routes.len()).unwrap_or(u64::MAX),
     };
     let input_tokens = gateway.meter.estimator.input_tokens(&model.name, call.body_len());
-    let forecast = Forecast::new(call, input_tokens, &bounds);
+    let forecast = Forecast::new(call, input_tokens, bounds);
     open.output_bound = forecast.output_bound();
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
     charges.map_err(|denial| {

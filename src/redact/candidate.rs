@@ -6,7 +6,8 @@ use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 
 use super::{
     engine::{Engine, RuleId},
-    placeholder, prefix,
+    placeholder,
+    prefix::{self, Ending},
     trail::{Place, STRIDE, Tip, Trail, Way},
 };
 
@@ -23,6 +24,7 @@ const MAX_LEAD_BYTES: usize = 4096;
 pub(super) struct Candidate {
     pub start: usize,
     pub bounded: bool,
+    family: u16,
     state: StateID,
     /// The next byte for `state`, and the end of the last one that is seen.
     pub at: usize,
@@ -45,7 +47,8 @@ pub(super) struct Found {
     /// Is a placeholder there already? Nothing is told of it then; all else is as with a secret, so
     /// that the same is found in a text that was redacted before.
     pub replaced: bool,
-    pub outgrown: Option<StateID>,
+    /// The family and its state, if the rest is to be swallowed.
+    pub outgrown: Option<(u16, StateID)>,
 }
 
 pub(super) enum Run {
@@ -55,9 +58,19 @@ pub(super) enum Run {
 }
 
 impl Candidate {
-    pub fn new(start: usize, bounded: bool, state: StateID) -> Self {
-        let (way, best, refused, steps) = (None, None, Vec::new(), 0);
-        Self { start, bounded, state, at: start, end: start, best, way, refused, steps }
+    pub fn new(engine: &Engine, start: usize, ending: Ending) -> Self {
+        Self {
+            start,
+            bounded: ending.bounded,
+            family: ending.family,
+            state: engine.family(ending.family).start,
+            at: start,
+            end: start,
+            best: None,
+            way: None,
+            steps: 0,
+            refused: Vec::new(),
+        }
     }
 
     /// The first bytes of the text will not be shown again.
@@ -76,7 +89,8 @@ impl Candidate {
         last: bool,
         (forgotten, trail): (usize, &mut Option<Box<Trail>>),
     ) -> Run {
-        let dfa = &engine.dfa;
+        let family = engine.family(self.family);
+        let dfa = &family.dfa;
         loop {
             if self.at - self.start >= MAX_CANDIDATE_BYTES {
                 return Run::Outgrown;
@@ -103,7 +117,7 @@ impl Candidate {
             let next = dfa.next_state(self.state, *byte);
             if dfa.is_special_state(next) {
                 self.note(engine, next);
-                if engine.is_over(next) {
+                if family.is_over(next) {
                     return Run::Over;
                 }
             }
@@ -121,7 +135,8 @@ impl Candidate {
         }
         let trail = trail.get_or_insert_with(|| Box::new(Trail::new()));
         let way = *self.way.get_or_insert_with(|| trail.begin());
-        let place = Place { at: forgotten + self.at, state: self.state, bounded: self.bounded };
+        let (at, state) = (forgotten + self.at, self.state);
+        let place = Place { at, family: self.family, state, bounded: self.bounded };
         let Some((joined, tip)) = trail.join(place, way) else { return false };
         // What is forgotten is before all candidates: before this one's end, too.
         (self.at, self.end) = (tip.at - forgotten, tip.end - forgotten);
@@ -140,7 +155,7 @@ impl Candidate {
             }
         }
         let replaced = placeholder::is_placeholder(&text[at.clone()]);
-        Some(Found { at, rule, replaced, outgrown: outgrown.then_some(self.state) })
+        Some(Found { at, rule, replaced, outgrown: outgrown.then_some((self.family, self.state)) })
     }
 
     pub fn tip(&self, forgotten: usize) -> Tip {
@@ -150,22 +165,19 @@ impl Candidate {
 
     /// A match state is reached one byte after the match's end.
     fn note(&mut self, engine: &Engine, state: StateID) {
-        if engine.dfa.is_match_state(state) {
-            let counts = |rule: &RuleId| {
-                (self.bounded || !engine.rule(*rule).boundary) && !self.refused.contains(rule)
-            };
-            let rules = (0..engine.dfa.match_len(state))
-                .map(|index| RuleId::of(engine.dfa.match_pattern(state, index)));
-            if let Some(rule) = rules.filter(counts).min() {
-                self.best = Some((self.end, rule));
-            }
+        let counts = |rule: &RuleId| {
+            (self.bounded || !engine.rule(*rule).boundary) && !self.refused.contains(rule)
+        };
+        if let Some(rule) = engine.family(self.family).matches(state).filter(counts).min() {
+            self.best = Some((self.end, rule));
         }
     }
 
     /// Begins again, without `rule`.
     pub fn refuse(&mut self, engine: &Engine, rule: RuleId) {
         self.refused.push(rule);
-        (self.state, self.at, self.end, self.best) = (engine.start, self.start, self.start, None);
+        (self.state, self.at, self.end, self.best) =
+            (engine.family(self.family).start, self.start, self.start, None);
     }
 }
 

@@ -72,6 +72,11 @@ impl Contexts {
         })
     }
 
+    /// Is this the name of secrets?
+    pub fn is_name(&self, name: &[u8]) -> bool {
+        self.name_ending(name, name.len()).is_some()
+    }
+
     /// The rule of the name that an operator at `at` assigns to.
     fn name_before(&self, text: &[u8], at: usize) -> Option<usize> {
         let end = skip_gap(text, at)?;

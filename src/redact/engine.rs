@@ -8,15 +8,14 @@ use std::{
 };
 
 use regex_automata::{
-    Anchored, Input, MatchKind, PatternID,
-    dfa::{Automaton as _, StartKind, dense},
-    nfa::thompson::{self, WhichCaptures, pikevm::PikeVM},
-    util::{primitives::StateID, start, syntax},
+    Anchored, Input, MatchKind,
+    nfa::thompson::{self, pikevm::PikeVM},
 };
 
 use super::{
     check,
     context::Contexts,
+    family::{Family, check_own, families, reason_of, syntax},
     placeholder,
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
@@ -24,19 +23,8 @@ use super::{
     view::Views,
 };
 
-/// The automaton of all rules together: what a gateway gives for them.
-const MAX_AUTOMATON_BYTES: usize = 16 << 20;
-/// That of one own rule: 64 of them must fit beside the built-in ones.
-const MAX_OWN_AUTOMATON_BYTES: usize = 128 << 10;
-/// What making an automaton may take beside it.
-const MAX_WORK_BYTES: usize = 64 << 20;
-/// The automaton that the other is made from.
-const MAX_NFA_BYTES: usize = 4 << 20;
-
 /// The name of the group that is the secret, where it is not all that a pattern matches.
 const SECRET_GROUP: &str = "secret";
-
-pub(super) type Dfa = dense::DFA<Vec<u32>>;
 
 /// How much is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +40,8 @@ pub enum Depth {
 pub struct RuleId(u16);
 
 impl RuleId {
-    pub(super) fn of(pattern: PatternID) -> Self {
-        Self(u16::try_from(pattern.as_usize()).unwrap_or(u16::MAX))
+    pub(super) const fn new(number: u16) -> Self {
+        Self(number)
     }
 
     const fn index(self) -> usize {
@@ -73,11 +61,10 @@ pub struct Hit {
 pub struct Engine {
     pub(super) prefixes: Prefixes,
     pub(super) views: Views,
-    pub(super) dfa: Dfa,
-    pub(super) start: StateID,
+    families: Vec<Family>,
     rules: Vec<Rule>,
     names: Vec<Arc<str>>,
-    contexts: Contexts,
+    pub(super) contexts: Contexts,
     stop_words: Vec<String>,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
@@ -97,13 +84,9 @@ impl Engine {
         for own in &rules[rules.len() - set.own..] {
             check_own(own)?;
         }
-        let patterns: Vec<&str> = rules.iter().map(|rule| &*rule.pattern).collect();
-        let dfa = builder(MAX_AUTOMATON_BYTES)
-            .build_many(&patterns)
-            .map_err(|error| culprit(&rules, &error))?;
-        let start = start_of(&dfa).map_err(RuleError::TooLarge)?;
-        let prefixes = (0..).zip(&rules).flat_map(|(number, rule)| {
-            rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), number, rule.boundary))
+        let (families, numbers) = families(&rules)?;
+        let prefixes = rules.iter().zip(numbers).flat_map(|(rule, family)| {
+            rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), family, rule.boundary))
         });
         let prefixes = Prefixes::new(prefixes)?;
         let views = Views::new(rules.iter().flat_map(|rule| &rule.prefixes).map(String::as_str));
@@ -116,8 +99,7 @@ impl Engine {
             groups: groups(&rules)?,
             prefixes,
             views,
-            dfa,
-            start,
+            families,
             rules,
         };
         engine.check_placeholders()?;
@@ -200,17 +182,18 @@ impl Engine {
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         let groups = self.groups.values().map(|vm| vm.get_nfa().memory_usage());
-        let automata = self.dfa.memory_usage() + self.prefixes.memory_usage();
-        automata + self.views.memory_usage() + groups.sum::<usize>()
+        self.families.iter().map(|family| family.dfa.memory_usage()).sum::<usize>()
+            + self.prefixes.memory_usage()
+            + self.views.memory_usage()
+            + groups.sum::<usize>()
+    }
+
+    pub(super) fn family(&self, number: u16) -> &Family {
+        &self.families[usize::from(number)]
     }
 
     pub(super) fn rule(&self, rule: RuleId) -> &Rule {
         &self.rules[rule.index()]
-    }
-
-    /// Nothing can match any more.
-    pub(super) fn is_over(&self, state: StateID) -> bool {
-        self.dfa.is_dead_state(state) || self.dfa.is_quit_state(state)
     }
 
     /// Has it what its rule needs beside the shape?
@@ -246,71 +229,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-fn syntax() -> syntax::Config {
-    syntax::Config::new().unicode(false).utf8(false)
-}
-
-/// All patterns at once, from where a candidate begins.
-fn builder(limit: usize) -> dense::Builder {
-    let config = dense::Config::new()
-        .match_kind(MatchKind::All)
-        .start_kind(StartKind::Anchored)
-        .accelerate(false)
-        .dfa_size_limit(Some(limit))
-        .determinize_size_limit(Some(MAX_WORK_BYTES));
-    let mut builder = dense::Builder::new();
-    let thompson = thompson::Config::new()
-        .utf8(false)
-        .which_captures(WhichCaptures::None)
-        .nfa_size_limit(Some(MAX_NFA_BYTES));
-    builder.configure(config).syntax(syntax()).thompson(thompson);
-    builder
-}
-
-fn start_of(dfa: &Dfa) -> Result<StateID, String> {
-    let config = start::Config::new().anchored(Anchored::Yes);
-    dfa.start_state(&config).map_err(|error| error.to_string())
-}
-
-/// An own rule is compiled by itself first, so that what is wrong with it can be said.
-fn check_own(rule: &Rule) -> Result<(), RuleError> {
-    let fault = |reason: String| RuleError::of(&rule.name, reason);
-    let dfa = builder(MAX_OWN_AUTOMATON_BYTES).build(&rule.pattern).map_err(|error| {
-        fault(if error.is_size_limit_exceeded() {
-            format!("the pattern needs an automaton of more than {MAX_OWN_AUTOMATON_BYTES} bytes")
-        } else {
-            reason_of(&error)
-        })
-    })?;
-    let start = start_of(&dfa).map_err(fault)?;
-    for prefix in &rule.prefixes {
-        let end = prefix.bytes().fold(start, |state, byte| dfa.next_state(state, byte));
-        if dfa.is_dead_state(end) {
-            return Err(fault(format!("the pattern can't begin with the prefix {prefix:?}")));
-        }
-    }
-    Ok(())
-}
-
-fn reason_of(error: &(dyn std::error::Error + 'static)) -> String {
-    // The innermost says what is wrong where.
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
-/// Which rule is it that they don't compile for?
-fn culprit(rules: &[Rule], error: &dense::BuildError) -> RuleError {
-    if error.is_size_limit_exceeded() {
-        return RuleError::TooLarge(error.to_string());
-    }
-    let fails = |rule: &&Rule| syntax::parse_with(&rule.pattern, &syntax()).is_err();
-    let name = rules.iter().find(fails).map_or("?", |rule| &*rule.name);
-    RuleError::of(name, reason_of(error))
 }
 
 fn groups(rules: &[Rule]) -> Result<HashMap<RuleId, PikeVM>, RuleError> {

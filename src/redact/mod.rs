@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`rule`] | the formats of secrets, as data |
 //! | [`engine`] | the rules, compiled |
+//! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
 //! | `candidate` | a place where a secret may begin |
@@ -16,13 +17,16 @@
 //! | `request` | whole bodies: what is redacted or refused |
 //! | `search` | secrets in JSON, string by string |
 //! | [`view`] | what a text stands for: base64, percent-encoding and the like |
+//! | `named` | values that their names make secrets |
 //! | `json`, `path` | the tokens of JSON, and the way to one |
 
 mod candidate;
 mod check;
 mod context;
 pub mod engine;
+mod family;
 mod json;
+mod named;
 mod path;
 pub mod placeholder;
 mod prefix;

@@ -45,8 +45,8 @@ pub(super) struct Ending {
     pub length: u8,
     /// Did it begin at a word's boundary? If not, only rules without such count.
     pub bounded: bool,
-    /// The first rule that has this prefix.
-    pub rule: u16,
+    /// The family of the rules that have it.
+    pub family: u16,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,6 @@ pub(super) struct Prefixes {
     infos: Vec<Info>,
     endings: Vec<Ending>,
     special: State,
-    transparent_class: u8,
 }
 
 impl Prefixes {
@@ -88,20 +87,19 @@ impl Prefixes {
     }
 
     /// After [`UNSURE`]: the state after the character at `at`, and the character's length, or that
-    /// of its first byte.
+    /// of its first byte. What is not seen changes nothing.
     pub fn resolve(&self, state: State, text: &[u8], at: usize) -> (State, usize) {
-        if let Some(length) = transparent(text, at) {
-            let (mut run, mut from) = (0, at);
-            while let Some(before) = transparent_before(text, from) {
-                run += 1;
-                from -= before;
-                if run == MAX_TRANSPARENT_RUN {
-                    return (self.by_class(state, OTHER_CLASS), length);
-                }
+        let Some(length) = transparent(text, at) else {
+            return (self.by_class(state, OTHER_CLASS), 1);
+        };
+        let mut from = at;
+        for _ in 0..MAX_TRANSPARENT_RUN {
+            match transparent_before(text, from) {
+                Some(before) => from -= before,
+                None => return (state, length),
             }
-            return (self.by_class(state, self.transparent_class), length);
         }
-        (self.by_class(state, OTHER_CLASS), 1)
+        (self.by_class(state, OTHER_CLASS), length)
     }
 
     /// The prefixes that end here, the longest first.
@@ -174,7 +172,7 @@ struct Node {
     children: BTreeMap<u8, u32>,
     depth: u8,
     bounded: bool,
-    /// The first rule whose prefix ends here.
+    /// The family of the prefix that ends here.
     end: Option<u16>,
 }
 
@@ -182,7 +180,7 @@ struct Node {
 const BOUNDED: u32 = 0;
 const FREE: u32 = 1;
 
-/// A prefix, its rule, and whether it must begin at a boundary.
+/// A prefix, its rule's family, and whether it must begin at a boundary.
 pub(super) type Prefix<'a> = (&'a [u8], u16, bool);
 
 struct Tries(Vec<Node>);
@@ -190,16 +188,16 @@ struct Tries(Vec<Node>);
 impl Tries {
     fn new<'a>(prefixes: impl Iterator<Item = Prefix<'a>>) -> Self {
         let mut tries = Self(vec![Node::default(), Node::default()]);
-        for (prefix, rule, boundary) in prefixes {
-            tries.insert(BOUNDED, prefix, rule);
+        for (prefix, family, boundary) in prefixes {
+            tries.insert(BOUNDED, prefix, family);
             if !boundary {
-                tries.insert(FREE, prefix, rule);
+                tries.insert(FREE, prefix, family);
             }
         }
         tries
     }
 
-    fn insert(&mut self, root: u32, prefix: &[u8], rule: u16) {
+    fn insert(&mut self, root: u32, prefix: &[u8], family: u16) {
         let mut at = root;
         for (depth, byte) in (1u8..).zip(prefix) {
             let new = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
@@ -209,7 +207,7 @@ impl Tries {
             }
             at = next;
         }
-        self.0[at as usize].end.get_or_insert(rule);
+        self.0[at as usize].end.get_or_insert(family);
     }
 
     fn child(&self, node: u32, byte: u8) -> Option<u32> {
@@ -289,25 +287,28 @@ impl Builder {
         while let Some(set) = self.sets.get(self.rows.len()).cloned() {
             let number = self.rows.len();
             let mut row = if number < BASES {
-                vec![0; self.bytes.len() + 1]
+                vec![0; self.bytes.len()]
             } else {
+                // Where no prefix goes on, only what begins here counts.
                 self.rows[set.before as usize].clone()
             };
-            for (class, byte) in self.bytes.clone().into_iter().enumerate() {
-                let own = class > usize::from(LEAD_CLASS)
-                    && set.nodes.iter().any(|node| self.tries.child(*node, byte).is_some());
-                if number < BASES || own {
-                    row[class] = self.number(self.after(&set, byte))?;
-                }
+            let bytes = if number < BASES { self.bytes.clone() } else { self.going_on(&set) };
+            for byte in bytes {
+                let class = self.classes[usize::from(byte)];
+                row[usize::from(class)] = self.number(self.after(&set, byte))?;
             }
             if !set.nodes.is_empty() {
                 row[usize::from(LEAD_CLASS)] = UNSURE;
-                let seen = Set { before: Before::Other, endings: Vec::new(), ..set };
-                row[self.bytes.len()] = self.number(seen)?;
             }
             self.rows.push(row);
         }
         Ok(())
+    }
+
+    /// The bytes that a prefix of `set` goes on with.
+    fn going_on(&self, set: &Set) -> Vec<u8> {
+        let nodes = set.nodes.iter().map(|node| &self.tries.0[*node as usize]);
+        nodes.flat_map(|node| node.children.keys().copied()).collect()
     }
 
     /// What `set` becomes by a byte.
@@ -320,7 +321,7 @@ impl Builder {
         nodes.extend(self.tries.child(FREE, byte));
         let node = |number: &u32| &self.tries.0[*number as usize];
         let ending = |node: &Node| {
-            Some(Ending { length: node.depth, bounded: node.bounded, rule: node.end? })
+            Some(Ending { length: node.depth, bounded: node.bounded, family: node.end? })
         };
         let mut endings: Vec<Ending> =
             nodes.iter().filter_map(|number| ending(node(number))).collect();
@@ -368,7 +369,6 @@ impl Builder {
         }
         Prefixes {
             special: State::try_from(plain.len()).unwrap_or(UNSURE),
-            transparent_class: u8::try_from(self.bytes.len()).unwrap_or(u8::MAX),
             classes: self.classes,
             shift,
             table,

@@ -35,6 +35,7 @@ pub(super) enum Event {
 /// The rest of what outgrew the bound.
 #[derive(Debug, Clone, Copy)]
 struct Swallow {
+    family: u16,
     state: StateID,
     /// The last byte, if a match ended before it: it is swallowed if the next one goes on.
     last: Option<usize>,
@@ -104,7 +105,7 @@ impl Scan {
     /// Goes on behind a secret, where a new word begins.
     fn leave(&mut self, Found { at, rule, replaced, outgrown }: Found) -> Option<Event> {
         self.restart(at.end);
-        self.swallowing = outgrown.map(|state| Swallow { state, last: None });
+        self.swallowing = outgrown.map(|(family, state)| Swallow { family, state, last: None });
         let event = match outgrown {
             Some(_) => Event::Outgrown { at, rule },
             None => Event::Hit { at, rule },
@@ -155,7 +156,7 @@ impl Scan {
                 {
                     continue;
                 }
-                let candidate = Candidate::new(start, ending.bounded, engine.start);
+                let candidate = Candidate::new(engine, start, *ending);
                 self.candidate = Some(candidate);
                 return true;
             }
@@ -240,18 +241,19 @@ impl Scan {
     fn swallow(
         &mut self,
         engine: &Engine,
-        Swallow { mut state, last: mut pending }: Swallow,
+        Swallow { family: number, mut state, last: mut pending }: Swallow,
         text: &[u8],
         last: bool,
     ) -> Option<Event> {
+        let family = engine.family(number);
         while let Some(byte) = text.get(self.at) {
             if let Some(length) = prefix::transparent(text, self.at) {
                 self.at += length;
                 continue;
             }
-            let next = engine.dfa.next_state(state, *byte);
-            if !engine.is_over(next) {
-                let ended = engine.dfa.is_match_state(next) && !is_continuation(*byte);
+            let next = family.dfa.next_state(state, *byte);
+            if !family.is_over(next) {
+                let ended = family.dfa.is_match_state(next) && !is_continuation(*byte);
                 (state, pending) = (next, ended.then_some(self.at));
             } else if pending.is_some() || !is_continuation(*byte) {
                 return Some(self.resume(pending));
@@ -260,10 +262,10 @@ impl Scan {
             self.at += 1;
         }
         if last {
-            let goes_on = engine.dfa.is_match_state(engine.dfa.next_eoi_state(state));
+            let goes_on = family.dfa.is_match_state(family.dfa.next_eoi_state(state));
             return Some(self.resume(pending.filter(|_| !goes_on)));
         }
-        self.swallowing = Some(Swallow { state, last: pending });
+        self.swallowing = Some(Swallow { family: number, state, last: pending });
         None
     }
 

@@ -21,10 +21,6 @@ pub(super) type Found = Vec<(Range<usize>, Secret)>;
 /// Names that give a name to the `value` beside them, as in `{"name": "PASSWORD", "value": "…"}`.
 const NAMING: [&[u8]; 2] = [b"name", b"key"];
 const NAMED: &[u8] = b"value";
-/// The longest name that is a name.
-const MAX_CONTEXT_BYTES: usize = 128;
-/// What is longer is a text, not a password.
-const MAX_NAMED_BYTES: usize = 4096;
 
 /// The secrets of a whole text, in order and apart: of each string if it is JSON, else of all.
 pub(super) fn search(redactor: &Redactor, text: &[u8], depth: Depth) -> Found {
@@ -174,22 +170,5 @@ impl Search<'_> {
 
     fn secret(&self, rule: RuleId, secret: &[u8]) -> Secret {
         Secret { rule, placeholder: self.redactor.placeholder(rule, secret) }
-    }
-}
-
-impl super::Engine {
-    /// What the name of a value makes of it.
-    pub(super) fn find_named(&self, name: &[u8], value: &[u8]) -> Vec<Hit> {
-        if name.len() > MAX_CONTEXT_BYTES || value.len() > MAX_NAMED_BYTES {
-            return Vec::new();
-        }
-        let text = [b"\"", name, b"\": \"", value, b"\""].concat();
-        let (start, end) = (name.len() + 5, name.len() + 5 + value.len());
-        let mut hits = self.find(&text, Depth::Complete);
-        hits.retain(|hit| start < hit.at.end && hit.at.start < end);
-        for hit in &mut hits {
-            hit.at = hit.at.start.max(start) - start..hit.at.end.min(end) - start;
-        }
-        hits
     }
 }

@@ -32,6 +32,7 @@ pub(super) struct Tip {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub at: usize,
+    pub family: u16,
     pub state: StateID,
     /// Do rules count that must begin at a boundary?
     pub bounded: bool,

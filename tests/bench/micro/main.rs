@@ -7,6 +7,7 @@
 
 mod answer;
 mod budget;
+mod redact;
 
 use std::{
     fs,
@@ -272,6 +273,7 @@ criterion_group!(
     chunk_forward,
     body_parse,
     answer::answer_redact,
-    budget::budget
+    budget::budget,
+    redact::redact
 );
 criterion_main!(benches);

@@ -7,6 +7,7 @@ mod cost;
 mod cut;
 mod document;
 mod machine;
+mod named;
 mod request;
 mod rule;
 mod turn;

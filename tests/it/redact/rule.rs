@@ -27,11 +27,10 @@ fn the_built_in_rules_compile_once() {
 fn an_own_rule_is_found_beside_the_built_in_ones() {
     let set = RuleSet::with_own(vec![own("acme-key", "acme_", "acme_[a-z0-9]{12}")]).unwrap();
     let engine = Engine::compile(&set).unwrap();
-    let text = b"the acme_0123456789ab of AKIA0123456789ABCDEF";
+    let text = b"the acme_0123456789ab of AKIAQ2W3E4R5T6Y7U2I3";
     let names = engine.find(text, Depth::Formats).into_iter();
     let names: Vec<_> = names.map(|hit| engine.name(hit.rule).to_string()).collect();
-    assert_eq!(names[0], "acme-key");
-    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names, ["acme-key", "aws-access-key-id"]);
 }
 
 #[test]
@@ -116,7 +115,7 @@ fn placeholders_depend_on_the_key() {
             let mode = tollgate::config::RequestRedaction::Redact;
             let redactor =
                 tollgate::redact::Redactor::from_parts(Engine::built_in().unwrap(), key, mode);
-            super::whole(&redactor, "AKIA0123456789ABCDEF").0
+            super::whole(&redactor, "AKIAQ2W3E4R5T6Y7U2I3").0
         });
     assert_eq!(one, same);
     assert_ne!(one, other);
