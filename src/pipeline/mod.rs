@@ -23,7 +23,7 @@ use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use answer::{AnswerError, AnswerStream};
+pub use answer::{AnswerError, AnswerStream, Taken};
 pub use finish::{Ending, OpenCall};
 pub use model_call::{Head, Started, start_chat, start_native};
 pub use offload::{Lost, Offload};

@@ -152,7 +152,7 @@ impl Telling {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(span.in_scope(panicked)))).unwrap_or_else(|ending| ending)
             }
         };
-        let ending = ending.redacted(&gateway.redactor);
+        let ending = self.let_go(&mut open, ending).redacted(&gateway.redactor);
         // Boxed: while a stream is open, its task has no use for this room.
         Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
     }
@@ -161,7 +161,6 @@ impl Telling {
     async fn end(mut self: Box<Self>, mut open: Box<OpenCall>, ending: &Ending, deadline: Instant) {
         let gateway = Arc::clone(&self.gateway);
         open.context.failure.note(ending);
-        self.let_go(&mut open);
         open.account(&gateway.meter).await;
         open.settle(&gateway).await;
         let conclusion = open.conclusion(ending);
@@ -331,14 +330,22 @@ impl Telling {
         outlet.flush().await.map_err(gone)
     }
 
-    /// Lets go what redaction holds back of a stream, at its end.
-    fn let_go(&mut self, open: &mut OpenCall) {
-        let Some(mut redaction) = self.redaction.take() else { return };
-        if let Some(outlet) = &mut self.outlet {
-            answer::let_go(&mut redaction, &self.snapshot.redactor, outlet);
-        }
+    /// Lets go what redaction holds back of a stream, at its end. A stream whose end can't be told
+    /// has failed.
+    fn let_go(&mut self, open: &mut OpenCall, ending: Ending) -> Ending {
+        let Some(mut redaction) = self.redaction.take() else { return ending };
+        let redactor = &self.snapshot.redactor;
+        let outlet = self.outlet.as_mut();
+        let told = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            outlet.map_or(Ok(()), |outlet| answer::let_go(&mut redaction, redactor, outlet))
+        }));
         let counts = redaction.counts();
         open.count_redactions(&self.gateway.redactions, Direction::Response, counts);
+        match told {
+            Ok(Ok(())) => ending,
+            Ok(Err(error)) => self.span.in_scope(|| not_passed_on(&error)),
+            Err(_) => Ending::Failed(self.span.in_scope(panicked)),
+        }
     }
 }
 

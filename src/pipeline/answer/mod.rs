@@ -44,7 +44,7 @@ pub enum AnswerError {
 
 impl AnswerError {
     #[must_use]
-    pub fn to_denial(&self) -> Denial {
+    pub fn to_denial(self) -> Denial {
         match self {
             Self::TooManyTexts => Denial::new(
                 Kind::UpstreamInvalid,
@@ -62,6 +62,15 @@ impl From<TooMany> for AnswerError {
     fn from(_: TooMany) -> Self {
         Self::TooManyTexts
     }
+}
+
+/// What becomes of a chunk.
+#[derive(Debug)]
+pub enum Taken {
+    /// It may go on as it is.
+    Untouched,
+    /// These go on in its place.
+    Replaced(Vec<Event>),
 }
 
 /// The state of a streamed answer.
@@ -97,7 +106,7 @@ enum Role {
 }
 
 impl AnswerStream {
-    /// Takes in a chunk. `None`: it may go on as it is; else these go on in its place.
+    /// Takes in a chunk.
     ///
     /// # Errors
     /// [`AnswerError`]: nothing more of this answer may go out.
@@ -106,7 +115,7 @@ impl AnswerStream {
         redactor: &Redactor,
         chunk: &Event,
         view: &ChunkView<'_>,
-    ) -> Result<Option<Vec<Event>>, AnswerError> {
+    ) -> Result<Taken, AnswerError> {
         // Until it is through: a panic must not let go what is held.
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(AnswerError::Broken);
@@ -139,13 +148,13 @@ impl AnswerStream {
     }
 
     /// A chunk that differs from the last one in a piece of the same text alone.
-    fn take_alike(&mut self, redactor: &Redactor, data: &[u8]) -> Option<Option<Vec<Event>>> {
+    fn take_alike(&mut self, redactor: &Redactor, data: &[u8]) -> Option<Taken> {
         let (at, field) = self.shape.fits(data)?;
         let piece = decode(data, at.clone());
         let mut out = String::new();
         let field = &mut self.fields.all[field];
         if !field.take(redactor, (&piece, false), &mut out, &mut self.counts) {
-            return Some(None);
+            return Some(Taken::Untouched);
         }
         let is_idle = field.is_idle();
         let mut edits = Edits::default();
@@ -154,7 +163,7 @@ impl AnswerStream {
         if !is_idle {
             self.frame.get_or_insert_with(|| Frame::of(&data));
         }
-        Some(Some(vec![event(data)]))
+        Some(Taken::Replaced(vec![event(data)]))
     }
 
     fn take_any(
@@ -162,18 +171,18 @@ impl AnswerStream {
         redactor: &Redactor,
         chunk: &Event,
         view: &ChunkView<'_>,
-    ) -> Result<Option<Vec<Event>>, AnswerError> {
+    ) -> Result<Taken, AnswerError> {
         let ends = Ends::of(view, &mut self.fields)?;
         let leaves = self.leaves(&chunk.data, view)?;
         let edits = self.redact(redactor, &chunk.data, &leaves, &ends);
         let mut events = self.flush(redactor, &ends);
         if edits.is_empty() && events.is_empty() {
             self.remember(&chunk.data, &leaves, &ends);
-            return Ok(None);
+            return Ok(Taken::Untouched);
         }
         if edits.is_empty() {
             events.push(chunk.clone());
-            return Ok(Some(events));
+            return Ok(Taken::Replaced(events));
         }
         let data = edits.apply(&chunk.data);
         ChunkView::parse(&data).map_err(|_| AnswerError::Broken)?;
@@ -181,7 +190,7 @@ impl AnswerStream {
             self.frame.get_or_insert_with(|| Frame::of(&data));
         }
         events.push(Event { name: chunk.name.clone(), ..event(data) });
-        Ok(Some(events))
+        Ok(Taken::Replaced(events))
     }
 
     /// All strings of a chunk, and the `logprobs` of its choices.
@@ -195,14 +204,6 @@ impl AnswerStream {
                 _ => None,
             };
             let role = match kind {
-                Found::Scalar => return,
-                Found::Container if place.is_some() && way.len() == 3 => {
-                    if !is_member(data, way.last(), "logprobs") {
-                        return;
-                    }
-                    Role::Logprobs
-                }
-                Found::Container => return,
                 Found::Name => Role::Whole,
                 Found::Text => match self.fields.find(data, way, view) {
                     Ok(Some(field)) => Role::Piece(field),
@@ -212,6 +213,14 @@ impl AnswerStream {
                         return;
                     }
                 },
+                Found::Container
+                    if place.is_some()
+                        && way.len() == 3
+                        && is_member(data, way.last(), "logprobs") =>
+                {
+                    Role::Logprobs
+                }
+                Found::Scalar | Found::Container => return,
             };
             leaves.push(Leaf { at, place, role });
         });

@@ -1,6 +1,6 @@
 //! Between a provider's chunks and the client's outlet.
 
-use super::{AnswerError, AnswerStream};
+use super::{AnswerError, AnswerStream, Taken};
 use crate::{
     domain::{Denial, Kind},
     provider::{ChunkView, sse::Event},
@@ -38,22 +38,18 @@ pub(in crate::pipeline) fn pass(
     view: &ChunkView<'_>,
 ) -> Result<(), PassError> {
     match redaction.take(redactor, chunk, view)? {
-        None => Ok(outlet.push(chunk, view)?),
-        Some(chunks) => chunks.iter().try_for_each(|chunk| push(outlet, chunk)),
+        Taken::Untouched => Ok(outlet.push(chunk, view)?),
+        Taken::Replaced(chunks) => chunks.iter().try_for_each(|chunk| push(outlet, chunk)),
     }
 }
 
-/// Passes on what is held back at a stream's end. What can't be is lost: the stream is over.
+/// Passes on what is held back at a stream's end.
 pub(in crate::pipeline) fn let_go(
     redaction: &mut AnswerStream,
     redactor: &Redactor,
     outlet: &mut Outlet,
-) {
-    for chunk in redaction.finish(redactor) {
-        if let Err(error) = push(outlet, &chunk) {
-            tracing::warn!(%error, "the end of a stream's text is lost");
-        }
-    }
+) -> Result<(), PassError> {
+    redaction.finish(redactor).iter().try_for_each(|chunk| push(outlet, chunk))
 }
 
 fn push(outlet: &mut Outlet, chunk: &Event) -> Result<(), PassError> {

@@ -76,10 +76,12 @@ fn choices(json: &[u8]) -> Vec<Choice> {
         [top, Step::Element(_)] if is_member(json, Some(top), "choices") => {
             choices.push(Choice { at, logprobs: logprobs.take() });
         }
-        [top, Step::Element(_), member] if is_member(json, Some(member), "logprobs") => {
-            if is_member(json, Some(top), "choices") && json.get(at.start) == Some(&b'{') {
-                logprobs = Some(at);
-            }
+        [top, Step::Element(_), member]
+            if json.get(at.start) == Some(&b'{')
+                && is_member(json, Some(top), "choices")
+                && is_member(json, Some(member), "logprobs") =>
+        {
+            logprobs = Some(at);
         }
         _ => {}
     });

@@ -116,7 +116,8 @@ async fn wherever_the_bytes_are_cut_the_client_gets_the_same() {
     }
     let secret = secret();
     let bytes = in_every_field().sent();
-    let near = |at: &usize| *at % 40 == 0 || bytes[..*at].ends_with(&secret.as_bytes()[..9]);
+    let near =
+        |at: &usize| at.is_multiple_of(40) || bytes[..*at].ends_with(&secret.as_bytes()[..9]);
     for cut in (1..length).filter(near) {
         let step = Step::SendSplit { bytes: bytes.clone(), cuts: vec![cut] };
         app.upstream.enqueue(in_every_field().only(0).then(step));
@@ -127,10 +128,13 @@ async fn wherever_the_bytes_are_cut_the_client_gets_the_same() {
     app.shutdown().await;
 }
 
+/// Adds an end.
+type EndOf = fn(Script) -> Script;
+
 #[tokio::test]
 async fn what_is_held_comes_before_the_end_however_that_comes() {
     let secret = secret();
-    let ends: [(&str, fn(Script) -> Script, End); 4] = [
+    let ends: [(&str, EndOf, End); 4] = [
         (
             "a finish reason",
             |script| {

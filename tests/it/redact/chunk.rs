@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::Value;
 use tollgate::{
-    pipeline::{AnswerError, AnswerStream},
+    pipeline::{AnswerError, AnswerStream, Taken},
     provider::{
         ChunkView,
         sse::{Decoder, Event},
@@ -61,8 +61,8 @@ pub fn try_run(bytes: &[u8]) -> Result<Out, AnswerError> {
     for event in events(bytes) {
         let view = ChunkView::parse(&event.data).unwrap();
         match stream.take(&REDACTOR, &event, &view)? {
-            None => push(event.data.clone()),
-            Some(events) => events.into_iter().for_each(|event| push(event.data)),
+            Taken::Untouched => push(event.data.clone()),
+            Taken::Replaced(events) => events.into_iter().for_each(|event| push(event.data)),
         }
     }
     stream.finish(&REDACTOR).into_iter().for_each(|event| push(event.data));
