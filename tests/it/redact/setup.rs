@@ -78,6 +78,16 @@ fn what_is_wrong_with_own_rules_is_said_at_once() {
 }
 
 #[test]
+fn what_is_longer_than_a_rule_says_is_none_of_its_secrets() {
+    let mut rule = own("acme-key", "acme_", "acme_[0-9]+");
+    rule.max = Some(15);
+    let config = RedactionConfig { rules: vec![rule], ..RedactionConfig::default() };
+    let out = redacted(&config, "acme_0123456789 acme_01234567890");
+    assert!(out.starts_with("[REDACTED:acme-key:"), "{out}");
+    assert!(out.ends_with("] acme_01234567890"), "{out}");
+}
+
+#[test]
 fn rules_are_bounded_in_number() {
     let rules = |count: usize| {
         let rule = |n| own(&format!("r{n}"), &format!("acme{n}_"), &format!("acme{n}_[0-9]{{12}}"));
