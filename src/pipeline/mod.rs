@@ -5,6 +5,7 @@
 //! happens: settle the budget, write the terminal audit row, end the span.
 
 mod answer;
+mod fault;
 mod finish;
 mod model_call;
 mod offload;

@@ -12,13 +12,16 @@ use tracing::{Instrument as _, Span};
 use super::{
     Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
     answer::{self, AnswerStream, PassError},
+    fault::{
+        cut_short, not_passed_on, not_redacted, not_understood, panicked, shutting_down, too_long,
+    },
     route, spend, stage,
 };
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::{Depth, Direction, RedactError},
+    redact::{Depth, Direction},
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -365,46 +368,4 @@ async fn out_of_time(gateway: &Gateway, deadline: Instant) {
         () = sleep_until(deadline) => {}
     }
     tokio::time::sleep(LAST_WORDS).await;
-}
-
-fn shutting_down() -> Denial {
-    Denial::new(Kind::ShuttingDown, "The gateway is shutting down; try again.")
-        .with_retry_after_ms(1_000)
-}
-
-fn too_long() -> Denial {
-    Denial::new(Kind::CallTimeout, "The call took longer than request_timeout_s.")
-}
-
-fn panicked() -> Denial {
-    tracing::error!("the story of a call panicked: a bug");
-    Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
-}
-
-/// What is wrong with the body may quote it, so it is not logged.
-fn not_redacted(error: &RedactError) -> Ending {
-    match error {
-        RedactError::Blocked { denial, .. } => Ending::Denied(denial.clone()),
-        RedactError::Broken { .. } | RedactError::Failed => {
-            tracing::error!("a call could not be redacted, so it was not sent: a bug");
-            Ending::Failed(error.to_denial())
-        }
-    }
-}
-
-/// What the parser says of the chunk may quote it, so only the place is logged.
-fn not_understood(error: &serde_json::Error) -> Ending {
-    let (kind, column) = (error.classify(), error.column());
-    tracing::warn!(?kind, column, "a chunk is not understood");
-    let message = "The model's provider sent a chunk that is not understood.";
-    Ending::Failed(Denial::new(Kind::UpstreamInvalid, message))
-}
-
-fn not_passed_on(error: &PassError) -> Ending {
-    tracing::warn!(%error, "a stream cannot be passed on whole");
-    Ending::Failed(error.to_denial())
-}
-
-fn cut_short() -> Denial {
-    Denial::new(Kind::UpstreamLost, "The model's provider broke off before the answer's end.")
 }

@@ -17,6 +17,7 @@ mod max_tokens;
 mod no_leak;
 mod redacted_stream;
 mod redaction;
+mod redaction_setting;
 mod reload;
 mod resume;
 mod secret;
