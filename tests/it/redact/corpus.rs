@@ -149,6 +149,7 @@ fn ratio(part: usize, all: usize) -> f64 {
     number(part) / number(all)
 }
 
+#[expect(clippy::print_stdout, reason = "what it measures is to be seen: .config/nextest.toml")]
 #[test]
 fn report() {
     let (formats, complete) =

@@ -147,6 +147,6 @@ def urls(r):
             f"https://{h}/a?next=%2F{noun(r)}%2F{some(r, 'hex', 10)}&state={some(r, 'b64u', 8)}", f"postgres://{h}:5432/{noun(r)}", f"redis://{h}:6379", f"amqp://{h}/%2f", f"jdbc:mysql://{h}:3306/{noun(r)}?useSSL=true",
             f"https://{h}:443/x@{version(r)}", f"docker://{noun(r)}:{version(r)}@sha256:{some(r, 'hex', 64)}", f"pkg:npm/%40{noun(r)}/{noun(r)}@{version(r)}", f"https://www.youtube.com/watch?v={some(r, 'b64u', 11)}&t={r.randint(1, 900)}s",
             f"https://cdn.{h}/npm/{noun(r)}@{version(r)}/dist/{noun(r)}.min.js", f"s3://{noun(r)}-{noun(r)}/{stamp(r)[:10]}/{some(r, 'hex', 16)}.parquet", f"mongodb://{h}:27017/{noun(r)}", f"https://docs.{h}/api/authentication#{sensitive(r)}",
-            f"https://api.telegram.org/bot<token>/sendMessage", f"https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX", f"smb://{h}/{noun(r)}", f"ftp://ftp.{h}/pub/{noun(r)}-{version(r)}.tar.gz",
+            f"https://api.telegram.org/bot<token>/sendMessage", f"https://hooks.slack.com/services/T00000000/⁞B00000000/XXXXXXXXXXXXXXXXXXXXXXXX", f"smb://{h}/{noun(r)}", f"ftp://ftp.{h}/pub/{noun(r)}-{version(r)}.tar.gz",
         ]
     )  # fmt: skip
