@@ -92,7 +92,7 @@ impl Engine {
         let prefixes = rules.iter().zip(numbers).flat_map(|(rule, family)| {
             rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), family, rule.boundary))
         });
-        let prefixes = Prefixes::new(prefixes)?;
+        let prefixes = Prefixes::new(&prefixes.collect::<Vec<_>>())?;
         let views = Views::new(rules.iter().flat_map(|rule| &rule.prefixes).map(String::as_str));
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));

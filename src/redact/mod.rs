@@ -6,6 +6,7 @@
 //! | [`engine`] | the rules, compiled |
 //! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
+//! | `filter` | what skips to the next of these places |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
 //! | `candidate` | a place where a secret may begin |
 //! | `trail` | what it need not look at twice |
@@ -31,6 +32,7 @@ mod check;
 mod context;
 pub mod engine;
 mod family;
+mod filter;
 mod info;
 mod json;
 mod key_file;
