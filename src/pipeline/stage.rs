@@ -14,7 +14,7 @@ use crate::{
 
 /// A body of so many bytes is redacted in less than half a millisecond, whatever is in it; a
 /// larger one must not hold the thread that other calls are on.
-const INLINE_BYTES: usize = 16 << 10;
+pub(super) const INLINE_BYTES: usize = 16 << 10;
 
 /// A call that its caller may make, and the model that it is for.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
     reason = "a benchmark whose step fails has nothing to measure, and must say so"
 )]
 
+mod answer;
 mod budget;
 mod redact;
 
@@ -271,6 +272,7 @@ criterion_group!(
     jwt_verify,
     chunk_forward,
     body_parse,
+    answer::answer_redact,
     budget::budget,
     redact::redact
 );

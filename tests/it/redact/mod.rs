@@ -1,15 +1,20 @@
 //! Redaction: rules, the engine, and what a stream makes of it.
 
+mod answer;
+mod chunk;
 mod context;
 mod corpus;
 mod cost;
 mod cut;
 mod document;
+mod key;
 mod machine;
 mod marked;
 mod named;
 mod request;
 mod rule;
+mod setup;
+mod turn;
 mod vectors;
 mod view;
 mod window;
