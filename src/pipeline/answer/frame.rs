@@ -16,6 +16,11 @@ impl Edits {
         self.0.is_empty()
     }
 
+    /// Is there none but of the string at `at`?
+    pub fn is_only(&self, at: &Range<usize>) -> bool {
+        self.0.iter().all(|(edit, _)| edit.start + 1 == at.start)
+    }
+
     /// The string between the quotes at `at` becomes `text`.
     pub fn string(&mut self, at: &Range<usize>, text: &str) {
         self.0.push((at.start.saturating_sub(1)..at.end + 1, quote(text)));
@@ -101,5 +106,6 @@ pub(super) fn event(data: Bytes) -> Event {
 
 /// As a JSON string.
 pub(super) fn quote(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    // A string can always be written.
+    serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned())
 }

@@ -17,7 +17,7 @@ use std::{borrow::Cow, ops::Range};
 use self::{
     field::{Ends, Fields, TooMany},
     frame::{Edits, Frame, event},
-    shape::Shape,
+    shape::{Fit, Shape},
     walk::{Found, Step, decode, is_member, walk},
 };
 pub(super) use self::{
@@ -100,8 +100,10 @@ struct Leaf {
 enum Role {
     /// A piece of this field.
     Piece(usize),
-    /// All of a text.
+    /// All of a text, or a name.
     Whole,
+    /// All of a text at the top.
+    Top,
     Logprobs,
 }
 
@@ -149,7 +151,12 @@ impl AnswerStream {
 
     /// A chunk that differs from the last one in a piece of the same text alone.
     fn take_alike(&mut self, redactor: &Redactor, data: &[u8]) -> Option<Taken> {
-        let (at, field) = self.shape.fits(data)?;
+        let Fit { at, field, other } = self.shape.fits(data)?;
+        if other
+            .is_some_and(|other| !redactor.engine().find(&data[other], Depth::Formats).is_empty())
+        {
+            return None;
+        }
         let piece = decode(data, at.clone());
         let mut out = String::new();
         let field = &mut self.fields.all[field];
@@ -176,8 +183,8 @@ impl AnswerStream {
         let leaves = self.leaves(&chunk.data, view)?;
         let edits = self.redact(redactor, &chunk.data, &leaves, &ends);
         let mut events = self.flush(redactor, &ends);
+        self.remember(&chunk.data, &leaves, &ends, &edits);
         if edits.is_empty() && events.is_empty() {
-            self.remember(&chunk.data, &leaves, &ends);
             return Ok(Taken::Untouched);
         }
         if edits.is_empty() {
@@ -207,6 +214,7 @@ impl AnswerStream {
                 Found::Name => Role::Whole,
                 Found::Text => match self.fields.find(data, way, view) {
                     Ok(Some(field)) => Role::Piece(field),
+                    Ok(None) if way.len() == 1 => Role::Top,
                     Ok(None) => Role::Whole,
                     Err(error) => {
                         result = Err(error);
@@ -238,7 +246,7 @@ impl AnswerStream {
                     let piece = (&*decode(data, at.clone()), ends.ends(field));
                     field.take(redactor, piece, &mut out, &mut self.counts)
                 }
-                Role::Whole => {
+                Role::Whole | Role::Top => {
                     let text = decode(data, at.clone());
                     match redactor.redact_text(&text, Depth::Formats, &mut self.counts) {
                         Cow::Borrowed(_) => false,
@@ -269,8 +277,8 @@ impl AnswerStream {
         ending.filter_map(|field| field.flush(redactor, frame.as_ref(), counts)).collect()
     }
 
-    /// A chunk with just one piece of text, and nothing at its end.
-    fn remember(&mut self, data: &[u8], leaves: &[Leaf], ends: &Ends) {
+    /// A chunk with just one piece of text, in which nothing else was changed, and nothing ends.
+    fn remember(&mut self, data: &[u8], leaves: &[Leaf], ends: &Ends, edits: &Edits) {
         self.shape.forget();
         let mut pieces = leaves.iter().filter_map(|leaf| match leaf.role {
             Role::Piece(field) if !leaf.at.is_empty() => Some((field, &leaf.at)),
@@ -280,9 +288,11 @@ impl AnswerStream {
         if let (Some((field, at)), None) = (pieces.next(), pieces.next())
             && ends.is_none()
             && !ends.ends(&self.fields.all[field])
+            && edits.is_only(at)
             && !has_logprobs()
         {
-            self.shape.remember(data, at, field);
+            let tops = leaves.iter().filter(|leaf| matches!(leaf.role, Role::Top));
+            self.shape.remember(data, at, field, tops.map(|leaf| &leaf.at).next_back());
         }
     }
 }

@@ -331,6 +331,38 @@ fn other_strings_and_names_of_a_chunk_carry_no_secret() {
     }
 }
 
+/// Chunks that are alike are gone through in short.
+#[test]
+fn chunks_that_differ_in_more_than_their_text_are_looked_at_whole() {
+    let secret = secret(SECRETS[0]);
+    let (left, right) = secret.split_at(9);
+    let chunk = |content: &str, reason: &str, filler: &str, name: &str| {
+        openai::event(&format!(
+            r#"{{"id":"c","choices":[{{"index":0,"delta":{{"content":"{content}"}},"finish_reason":{reason}}}],"filler":"{filler}","{name}":null}}"#
+        ))
+    };
+    let alike = [
+        chunk("42 ", "null", "x1", "usage"),
+        chunk(&format!("\\n{left}"), "null", "long", "usage"),
+    ];
+    for last in [
+        chunk(right, "null", "", "usage"),
+        chunk(right, "\"stop\"", "x1", "usage"),
+        chunk(right, "\"\"", "x1", "usage"),
+        chunk(right, "null", &secret, "usage"),
+        chunk(right, "null", "x1", &secret),
+        chunk(right, "null", "\\u0041", "more"),
+    ] {
+        let out = run(&[&alike[0], &alike[1], &last, &openai::text(" end")]
+            .map(|it| it.as_ref())
+            .concat());
+        assert_clean(&out, &secret);
+        assert_eq!(out.text(0, ".content"), redacted(&format!("42 \n{secret} end")));
+        assert_eq!(out.chunks[0]["filler"], "x1");
+        assert_eq!(out.chunks[1]["filler"], "long");
+    }
+}
+
 #[test]
 fn calls_that_are_all_numbered_0_are_told_apart_by_their_ids() {
     let secret = secret(SECRETS[0]);
