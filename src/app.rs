@@ -9,7 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
-        spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolError, SpoolSettings},
+        spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
     budget::{
@@ -17,13 +17,14 @@ use crate::{
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{AuditConfig, Config, Durability, ServerConfig},
+    config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
         server::{self, Bounds, ServerTls, TlsError},
     },
-    pipeline::{Gateway, Snapshot, SnapshotError},
+    pipeline::{Gateway, Offload, Snapshot, SnapshotError},
+    redact::{KeySource, KeySourceError, LiveRedactor, Tally},
     storage::sqlite::{self, StorageError},
     stream::Hub,
 };
@@ -49,6 +50,8 @@ pub enum StartError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
+    RedactionKey(#[from] KeySourceError),
+    #[error(transparent)]
     Notifier(#[from] NotifierError),
     #[error("budget.redis_url: {0}")]
     Ledger(#[from] LedgerError),
@@ -63,7 +66,7 @@ pub enum StartError {
 pub fn check(config: &Config) -> Result<(), StartError> {
     config.server.tls.as_ref().map(server::tls_config).transpose()?;
     let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-    Snapshot::new(config, &vocabulary)?;
+    Snapshot::new(config, &vocabulary, key_source(config).peek()?)?;
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
@@ -148,6 +151,15 @@ impl App {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_with(config, LiveRedactor::default()).await
+    }
+
+    /// As [`App::start`], with `redactor` set to the redactor that `config` asks for, now and with
+    /// each reload: for telemetry, which runs before the gateway does.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub async fn start_with(config: &Config, redactor: LiveRedactor) -> Result<Self, StartError> {
         let server = &config.server;
         let public = listen("server.listen", server.listen).await?;
         let admin_listener = listen("server.admin_listen", server.admin_listen).await?;
@@ -155,8 +167,9 @@ impl App {
             (local(&public, server.listen), local(&admin_listener, server.admin_listen));
         let tls = server.tls.as_ref().map(server::tls_config).transpose()?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-        let snapshot = Snapshot::new(config, &vocabulary)?;
-        let spool = open_spool(&config.audit).await?;
+        let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
+        redactor.set(Arc::clone(&snapshot.redactor));
+        let spool = open_spool(config).await?;
         let sink = sqlite::open(&config.audit.path).await?;
 
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
@@ -167,9 +180,9 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(spool, Arc::new(sink), &background);
+        let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
-        let gateway = Arc::new(gateway(config, snapshot, audit, notifier, store));
+        let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
         background.spawn(gateway.budgets.clone().keep_alive(stop_background.clone()));
@@ -286,7 +299,10 @@ impl Reloader {
     /// # Errors
     /// [`SnapshotError`]; nothing has changed then.
     pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
-        let snapshot = Snapshot::new(config, &Vocabulary::new(&config.capabilities.vocabulary))?;
+        let key = self.gateway.snapshot.load().key.of(key_source(config))?;
+        let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
+        let snapshot = Snapshot::new(config, &vocabulary, key)?;
+        self.gateway.redactor.set(Arc::clone(&snapshot.redactor));
         self.gateway.snapshot.store(Arc::new(snapshot));
         self.gateway.meter.estimator.retain(model_names(config));
         self.authenticator.set_deny_list(&config.auth.deny);
@@ -302,6 +318,7 @@ impl Reloader {
 fn gateway(
     config: &Config,
     snapshot: Snapshot,
+    redactor: LiveRedactor,
     audit: Audit,
     notifier: Arc<dyn Notifier>,
     store: LedgerStore,
@@ -309,6 +326,8 @@ fn gateway(
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
+        redactor,
+        redactions: Tally::default(),
         budgets: Budgets::new(leased(store.ledger, config.budget.lease_ms))
             .with_health(store.health),
         meter: TokenMeter::new(Estimator::new(model_names(config))),
@@ -319,11 +338,16 @@ fn gateway(
             max_wait: Duration::from_millis(config.budget.queue_wait_ms),
         }),
         hub: Arc::new(Hub::new(&config.stream)),
+        offload: Offload::default(),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),
         request_timeout: Duration::from_secs(config.server.request_timeout_s),
         orphan_timeout: Duration::from_secs(config.stream.orphan_timeout_s),
     }
+}
+
+fn key_source(config: &Config) -> KeySource {
+    KeySource::new(&config.redaction, &config.audit.path)
 }
 
 fn model_names(config: &Config) -> impl Iterator<Item = &str> {
@@ -352,15 +376,9 @@ fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
 }
 
 /// What waits in it is read whole, on a thread that may block.
-async fn open_spool(config: &AuditConfig) -> Result<Spool, StartError> {
-    let directory = config.spool();
-    let settings = SpoolSettings {
-        limit_bytes: config.spool_limit_bytes,
-        segment_bytes: SEGMENT_BYTES,
-        is_strict: config.durability == Durability::Strict,
-    };
-    let open = move || Spool::open(Arc::new(DirectoryDisk::open(&directory)?), settings);
-    let opened = tokio::task::spawn_blocking(open).await;
+async fn open_spool(config: &Config) -> Result<Spool, StartError> {
+    let audit = config.audit.clone();
+    let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
     Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
 }
 

@@ -53,6 +53,8 @@ use spool::{Spool, SpoolState};
 pub use stored::StoredEntry;
 use writer::{Message, Writer};
 
+use crate::redact::LiveRedactor;
+
 /// Entries queued at once, intents and terminal ones together. [`Audit::record`] waits beyond it.
 pub const QUEUE_ENTRIES: usize = 16_384;
 /// Beyond this many no intent is taken, which leaves room for the ends of calls under way.
@@ -161,17 +163,23 @@ impl Shared {
 
 impl Audit {
     /// Starts the writer's thread, and on `tasks` what ships to `sink`. They end with
-    /// [`Audit::shutdown`], or with the last handle.
+    /// [`Audit::shutdown`], or with the last handle. `redactor` takes the secrets out of every
+    /// entry before it is written anywhere.
     ///
     /// # Errors
     /// If the thread can't be started.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn start(spool: Spool, sink: Arc<dyn AuditSink>, tasks: &TaskTracker) -> io::Result<Self> {
+    pub fn start(
+        spool: Spool,
+        sink: Arc<dyn AuditSink>,
+        redactor: LiveRedactor,
+        tasks: &TaskTracker,
+    ) -> io::Result<Self> {
         let (queue, inbox) = mpsc::channel(QUEUE_ENTRIES);
         let shared = Arc::new(Shared::new(spool.state, tasks));
-        Writer::start(spool.writer, inbox, Arc::clone(&shared))?;
+        Writer::start(spool.writer, redactor, inbox, Arc::clone(&shared))?;
         tasks.spawn(shipper::sync(Arc::clone(&shared)));
         tasks.spawn(Shipper::new(sink, spool.reader, Arc::clone(&shared)).run());
         Ok(Self { queue, shared })

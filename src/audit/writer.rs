@@ -18,7 +18,7 @@ use super::{
     Entry, EntryKind, Shared, WRITE_DEADLINE,
     spool::{Room, SpoolWriter},
 };
-use crate::domain::Kind;
+use crate::{domain::Kind, redact::LiveRedactor};
 
 /// The most that one group carries: so many messages, and about so many bytes.
 const GROUP_ENTRIES: usize = 512;
@@ -52,6 +52,7 @@ struct Waiter {
 
 pub(super) struct Writer {
     spool: SpoolWriter,
+    redactor: LiveRedactor,
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
@@ -66,11 +67,12 @@ impl Writer {
     /// Starts the thread. It ends with the queue, or once the rest is to be abandoned.
     pub(super) fn start(
         spool: SpoolWriter,
+        redactor: LiveRedactor,
         queue: mpsc::Receiver<Message>,
         shared: Arc<Shared>,
     ) -> io::Result<()> {
         let (entries, waiters, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        let writer = Self { spool, queue, shared, entries, waiters, encoded: 0, flushes };
+        let writer = Self { spool, redactor, queue, shared, entries, waiters, encoded: 0, flushes };
         let thread = thread::Builder::new().name("audit-spool".to_owned());
         thread.spawn(move || writer.run()).map(drop)
     }
@@ -136,10 +138,14 @@ impl Writer {
         match message {
             // Nobody waits any more and nothing was tried, or there is no room: it never was.
             Message::Intent { ack, .. } if !has_room || ack.is_closed() => self.count_out(1),
-            Message::Intent { entry, ack, queued_at } => {
+            Message::Intent { mut entry, ack, queued_at } => {
+                entry.redact(&self.redactor);
                 self.add(entry, Some(Waiter { ack, queued_at }));
             }
-            Message::Entry(entry) => self.add(entry, None),
+            Message::Entry(mut entry) => {
+                entry.redact(&self.redactor);
+                self.add(entry, None);
+            }
             Message::Flush(ack) => self.flushes.push(ack),
             Message::Stop => self.queue.close(),
         }

@@ -13,15 +13,16 @@ const UNBOUNDED_OUTPUT_TOKENS: u64 = 4_096;
 /// waits until the bucket is full, goes alone, and what it spends beyond the bucket is waited out
 /// by those after it: the overrun is at most one model's bound.
 ///
-/// Money is a bound, never an estimate: a byte of the request is at most a token.
+/// Money is a bound, never an estimate: a byte of the request is at most a token. What is in an
+/// image or a file its bytes don't say, so there it is the model's own bound on its input.
 #[derive(Debug, Clone, Copy)]
-pub struct Forecast {
+pub struct Forecast<'a> {
+    call: &'a ModelCall,
+    bounds: ModelBounds,
     input_tokens: u64,
     output_tokens: u64,
     /// The request itself bounds its output.
     is_bounded: bool,
-    /// `None`: the model has no price.
-    worst: Option<u64>,
     /// Neither the request nor the model bounds the output.
     is_endless: bool,
 }
@@ -29,31 +30,38 @@ pub struct Forecast {
 /// What the configuration says of a model.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelBounds {
+    /// Its context: it never reads more.
+    pub max_input_tokens: Option<u64>,
     pub max_output_tokens: Option<u64>,
     pub price: Option<Price>,
     /// Providers that it may be tried with, one after the other.
     pub attempts: u64,
 }
 
-impl Forecast {
+impl<'a> Forecast<'a> {
     /// `input_tokens`: as many as the request is thought to have.
     #[must_use]
-    pub fn new(call: &ModelCall, input_tokens: u64, model: &ModelBounds) -> Self {
-        let &ModelBounds { max_output_tokens, price, attempts } = model;
-        let bound = [call.max_tokens, max_output_tokens].into_iter().flatten().min();
+    pub fn new(call: &'a ModelCall, input_tokens: u64, bounds: ModelBounds) -> Self {
+        let bound = [call.max_tokens, bounds.max_output_tokens].into_iter().flatten().min();
         let each = bound.unwrap_or(UNBOUNDED_OUTPUT_TOKENS);
-        let output_tokens = each.saturating_mul(call.choices);
-        let body_bytes = u64::try_from(call.body_len()).unwrap_or(u64::MAX);
-        // Each provider that it is tried with may charge for having read it.
-        let input_bound = body_bytes.saturating_mul(attempts);
-        let usage = Usage { input_tokens: input_bound, output_tokens, ..Usage::default() };
         Self {
+            call,
+            bounds,
             input_tokens,
-            output_tokens,
+            output_tokens: each.saturating_mul(call.choices),
             is_bounded: call.max_tokens.is_some(),
-            worst: price.map(|price| price.dearest(&usage).0),
             is_endless: bound.is_none(),
         }
+    }
+
+    /// The most that the call's input can be, where something bounds it.
+    fn input_bound(&self) -> Option<u64> {
+        let own = self.bounds.max_input_tokens;
+        if self.call.has_parts_of_unknown_size() {
+            return own;
+        }
+        let bytes = u64::try_from(self.call.body_len()).unwrap_or(u64::MAX);
+        Some(own.map_or(bytes, |own| own.min(bytes)))
     }
 
     /// The most that the call's answers can have, where something bounds them.
@@ -70,7 +78,7 @@ impl Forecast {
 
     /// What to reserve of a money bucket, in micro-USD.
     pub(super) fn micro_usd(&self, model: &str) -> Result<u64, Denial> {
-        let Some(worst) = self.worst else {
+        let Some(price) = self.bounds.price else {
             let message = format!(
                 "A budget in USD applies to the caller, and the model `{model}` has no price; ask an \
                  operator to give it one, or use another."
@@ -82,6 +90,16 @@ impl Forecast {
                            cost: send max_tokens.";
             return Err(Denial::new(Kind::InvalidRequest, message).with_param("max_tokens"));
         }
-        Ok(worst)
+        let Some(input) = self.input_bound() else {
+            let message = format!(
+                "A budget in USD applies to the caller, and nothing bounds what the request's images \
+                 or files cost; ask an operator to set max_input_tokens of the model `{model}`."
+            );
+            return Err(Denial::new(Kind::InvalidRequest, message).with_param("messages"));
+        };
+        // Each provider that it is tried with may charge for having read it.
+        let input_tokens = input.saturating_mul(self.bounds.attempts);
+        let output_tokens = self.output_tokens;
+        Ok(price.dearest(&Usage { input_tokens, output_tokens, ..Usage::default() }).0)
     }
 }

@@ -75,7 +75,7 @@ impl LimitTable {
         &self,
         caller: &Caller,
         model: &str,
-        forecast: &Forecast,
+        forecast: &Forecast<'_>,
     ) -> Result<Vec<Charge>, Denial> {
         let buckets = self.buckets(caller, Some(model))?;
         buckets.into_iter().map(|bucket| charge(bucket, model, forecast)).collect()
@@ -219,7 +219,7 @@ fn limit_of(capability: &Capability) -> Option<Limit> {
     })
 }
 
-fn charge(bucket: Arc<Bucket>, model: &str, forecast: &Forecast) -> Result<Charge, Denial> {
+fn charge(bucket: Arc<Bucket>, model: &str, forecast: &Forecast<'_>) -> Result<Charge, Denial> {
     let amount = match bucket.limit.measure() {
         None | Some(Measure::Requests) => 1,
         Some(Measure::Tokens) => forecast.tokens_of(bucket.limit.most()),

@@ -3,19 +3,15 @@
 //! Such a key is refused by name: a limit that is written down and not kept is worse than none.
 //! Whoever adds a feature takes its line away here.
 
-use super::{
-    AuditContent, AuditStore, Config, ProviderKind, ReplayStore, ResponseRedaction,
-    findings::Findings,
-};
+use super::{AuditContent, AuditStore, Config, ProviderKind, ReplayStore, findings::Findings};
 
 /// Notes each use of a feature that is not there yet.
 pub(super) fn refuse(config: &Config, found: &mut Findings) {
-    let Config { audit, redaction, stream, telemetry, .. } = config;
+    let Config { audit, stream, telemetry, .. } = config;
     #[rustfmt::skip]
     let values = [
         ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
         ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
-        ("redaction.responses", "\"redact\"", redaction.responses == ResponseRedaction::Redact, "use \"off\""),
         ("stream.replay_store", "\"redis\"", stream.replay_store == ReplayStore::Redis, "use \"memory\""),
         ("telemetry.capture_content", "true", telemetry.capture_content, "use false"),
     ];
@@ -23,7 +19,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
     let keys = [
         ("audit.url", audit.url.is_some()),
         ("audit.retention_days", audit.retention_days.is_some()),
-        ("redaction.rules", !redaction.rules.is_empty()),
     ];
     for (key, value, used, remedy) in values {
         found.require(!used, key, unavailable(value, remedy));

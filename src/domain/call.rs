@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::member::Members;
+use super::{member::Members, part};
 
 /// The body of a chat completion (OpenAI's dialect).
 ///
@@ -95,6 +95,13 @@ impl ModelCall {
     #[must_use]
     pub fn body_len(&self) -> usize {
         self.body.len()
+    }
+
+    /// Has it content whose tokens its bytes don't bound: an image or a file that stands
+    /// elsewhere, or a search? Anything is taken for such that is not known to be text or sound.
+    #[must_use]
+    pub fn has_parts_of_unknown_size(&self) -> bool {
+        !part::are_bounded(&self.body)
     }
 
     /// Decodes a request's body.

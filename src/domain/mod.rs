@@ -8,6 +8,7 @@ mod frame;
 mod id;
 mod member;
 mod money;
+mod part;
 mod trace;
 mod unescaped;
 mod usage;
@@ -20,5 +21,7 @@ pub use frame::{CancelReason, Frame, FrameError};
 pub use id::{CallId, NoticeId, RequestId, StreamId};
 pub use money::{MicroUsd, Price};
 pub use trace::TraceContext;
-pub use unescaped::search_unescaped;
+pub use unescaped::{
+    Escapes, MAX_LAYERS, apart, search_layers, search_unescaped, trace_back, unescape,
+};
 pub use usage::{Usage, UsageSource};

@@ -1,4 +1,4 @@
-//! GET /metrics, on the admin port alone: how budgets are doing.
+//! GET /metrics, on the admin port alone: how budgets are doing, and what redaction finds.
 
 use axum::extract::State;
 use http::header::CONTENT_TYPE;
@@ -7,6 +7,7 @@ use super::AppState;
 use crate::{
     audit::AuditStatus,
     budget::{Failure, LedgerHealth},
+    redact::Tally,
     telemetry::{
         Exposition,
         MetricKind::{Counter, Gauge},
@@ -20,6 +21,7 @@ pub(super) async fn metrics(State(state): State<AppState>) -> Answer {
     let mut out = Exposition::default();
     budgets(&state, &mut out);
     audit(&gateway.audit.status(), &mut out);
+    redactions(&gateway.redactions, &mut out);
     if let Some(health) = gateway.budgets.health() {
         store(health, &mut out);
     }
@@ -110,6 +112,17 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
 
 fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn redactions(tally: &Tally, out: &mut Exposition) {
+    let counts = tally.counts();
+    out.labelled(
+        Counter,
+        "tollgate_redactions_total",
+        "Secrets taken out, or refused, by the rule that knows them and the way they were on.",
+        ["rule", "direction"],
+        counts.iter().map(|(rule, direction, count)| ([&**rule, direction.as_str()], *count)),
+    );
 }
 
 fn store(health: &LedgerHealth, out: &mut Exposition) {

@@ -4,8 +4,11 @@
 //! that answers; `finish` sees to it that every call that was begun ends just once, whatever
 //! happens: settle the budget, write the terminal audit row, end the span.
 
+mod answer;
+mod fault;
 mod finish;
 mod model_call;
+mod offload;
 mod progress;
 mod route;
 mod spend;
@@ -21,18 +24,20 @@ use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use answer::{AnswerError, AnswerStream, Taken};
 pub use finish::{Ending, OpenCall};
 pub use model_call::{Head, Started, start_chat, start_native};
+pub use offload::{Lost, Offload};
 pub use progress::Progress;
 pub use stage::{Authorized, Redacted, authorize};
 
 use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
-    config::Config,
+    config::{Config, ResponseRedaction},
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
-    redact::{Redactor, RedactorError},
+    redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
     stream::Hub,
 };
 
@@ -43,7 +48,11 @@ pub struct Snapshot {
     pub registry: Registry,
     pub limits: LimitTable,
     pub tools: ToolTable,
-    pub redactor: Redactor,
+    pub redactor: Arc<Redactor>,
+    /// What the redactor's placeholders are made with.
+    pub key: KeptKey,
+    /// Are the secrets taken out of answers too?
+    pub redacts_answers: bool,
 }
 
 /// A snapshot could not be built from a configuration.
@@ -53,6 +62,8 @@ pub enum SnapshotError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Redactor(#[from] RedactorError),
+    #[error(transparent)]
+    Key(#[from] KeySourceError),
     #[error("tools.{tool}.requires: `{capability}` is not in capabilities.vocabulary")]
     UnknownCapability { tool: String, capability: String },
 }
@@ -60,12 +71,18 @@ pub enum SnapshotError {
 impl Snapshot {
     /// # Errors
     /// [`SnapshotError`] names the key at fault.
-    pub fn new(config: &Config, vocabulary: &Vocabulary) -> Result<Self, SnapshotError> {
+    pub fn new(
+        config: &Config,
+        vocabulary: &Vocabulary,
+        key: KeptKey,
+    ) -> Result<Self, SnapshotError> {
         Ok(Self {
             registry: Registry::new(config, vocabulary)?,
             limits: LimitTable::new(config),
             tools: ToolTable::new(config, vocabulary)?,
-            redactor: Redactor::new(&config.redaction)?,
+            redactor: Arc::new(Redactor::with_key(&config.redaction, key.key().clone())?),
+            key,
+            redacts_answers: config.redaction.responses == ResponseRedaction::Redact,
         })
     }
 }
@@ -100,6 +117,10 @@ impl ToolTable {
 pub struct Gateway {
     pub snapshot: ArcSwap<Snapshot>,
     pub audit: Audit,
+    /// The running configuration's redactor, for what is told or written outside of a call.
+    pub redactor: LiveRedactor,
+    /// What redaction has found so far. Whoever redacts a call adds to it.
+    pub redactions: Tally,
     pub budgets: Budgets,
     /// Calls that wait for a slot.
     pub queues: FairQueues,
@@ -108,6 +129,8 @@ pub struct Gateway {
     pub notifier: Arc<dyn Notifier>,
     pub busts: Busts,
     pub hub: Arc<Hub>,
+    /// Large bodies are redacted there.
+    pub offload: Offload,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,
     /// Ends every call at once: the drain is over.

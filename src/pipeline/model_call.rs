@@ -10,14 +10,18 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Redacted, Refused, Snapshot, route, spend,
-    stage,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
+    answer::{self, AnswerStream, PassError},
+    fault::{
+        cut_short, not_passed_on, not_redacted, not_understood, panicked, shutting_down, too_long,
+    },
+    route, spend, stage,
 };
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::RedactError,
+    redact::{Depth, Direction},
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -54,6 +58,8 @@ struct Telling {
     head: Option<oneshot::Sender<(Head, Option<Box<Report>>)>>,
     limits: Option<Box<Report>>,
     outlet: Option<Outlet>,
+    /// Takes the secrets out of a stream. None: they are left in.
+    redaction: Option<Box<AnswerStream>>,
     /// A whole answer, sent once the call is settled.
     answer: Option<Complete>,
     /// The request's, for what is logged. Not entered while events are carried: to enter and to
@@ -114,6 +120,7 @@ fn spawn(
     let (head, receiver) = oneshot::channel();
     let gateway = Arc::clone(gateway);
     let tasks = gateway.calls.clone();
+    let redaction = (stream && snapshot.redacts_answers).then(Box::default);
     let telling = Box::new(Telling {
         gateway,
         snapshot,
@@ -121,6 +128,7 @@ fn spawn(
         head: Some(head),
         limits: None,
         outlet,
+        redaction,
         answer: None,
         span: Span::current(),
     });
@@ -147,6 +155,7 @@ impl Telling {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(span.in_scope(panicked)))).unwrap_or_else(|ending| ending)
             }
         };
+        let ending = self.let_go(&mut open, ending).redacted(&gateway.redactor);
         // Boxed: while a stream is open, its task has no use for this room.
         Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
     }
@@ -194,7 +203,7 @@ impl Telling {
         let span = self.span.clone();
         let opened = match Box::pin(self.send(open, authorized)).instrument(span).await {
             Ok(Reply::Stream(opened)) => opened,
-            Ok(Reply::Complete(complete)) => return Ok(self.keep(open, complete)),
+            Ok(Reply::Complete(complete)) => return self.keep(open, complete).await,
             Err(ending) => return Err(ending),
         };
         if let Some(outlet) = &self.outlet {
@@ -217,10 +226,13 @@ impl Telling {
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
-        let redacted = stage::redact(&self.snapshot, *authorized);
-        open.redactions =
-            redacted.as_ref().map_or_else(RedactError::counts, Redacted::counts).clone();
-        let redacted = redacted.map_err(|error| Ending::Denied(error.to_denial()))?;
+        let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
+        let counts = match &redacted {
+            Ok(redacted) => redacted.counts().clone(),
+            Err(error) => error.counts(),
+        };
+        open.count_redactions(&self.gateway.redactions, Direction::Request, &counts);
+        let redacted = redacted.map_err(|error| not_redacted(&error))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
             .await
@@ -236,11 +248,24 @@ impl Telling {
     }
 
     /// Keeps a whole answer until the call is settled.
-    fn keep(&mut self, open: &mut OpenCall, complete: Complete) -> Ending {
+    async fn keep(
+        &mut self,
+        open: &mut OpenCall,
+        mut complete: Complete,
+    ) -> Result<Ending, Ending> {
         open.progress.note_complete(&complete);
+        let redactor = &self.gateway.redactor;
+        complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
-        self.answer = Some(complete);
-        if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } }
+        self.answer = Some(if self.snapshot.redacts_answers {
+            let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
+            let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
+            open.count_redactions(&self.gateway.redactions, Direction::Response, &counts);
+            complete
+        } else {
+            complete
+        });
+        Ok(if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } })
     }
 
     fn send_head(&mut self, head: Head) {
@@ -292,14 +317,13 @@ impl Telling {
                 open.progress.failed |= event.is_named_error();
             } else {
                 open.progress.note(&view);
-                outlet.push(event, &view).map_err(|error| {
-                    self.span
-                        .in_scope(|| tracing::warn!(%error, "a stream cannot be passed on whole"));
-                    Ending::Failed(Denial::new(
-                        Kind::UpstreamInvalid,
-                        "The model's provider sent larger tool calls than can be passed on.",
-                    ))
-                })?;
+                let pushed = match &mut self.redaction {
+                    None => outlet.push(event, &view).map_err(PassError::from),
+                    Some(redaction) => {
+                        answer::pass(redaction, &self.snapshot.redactor, outlet, event, &view)
+                    }
+                };
+                pushed.map_err(|error| self.span.in_scope(|| not_passed_on(&error)))?;
             }
             if open.progress.failed {
                 break;
@@ -307,6 +331,24 @@ impl Telling {
         }
         let gone = |_| Ending::Canceled(crate::domain::CancelReason::HungUp);
         outlet.flush().await.map_err(gone)
+    }
+
+    /// Lets go what redaction holds back of a stream, at its end. A stream whose end can't be told
+    /// has failed.
+    fn let_go(&mut self, open: &mut OpenCall, ending: Ending) -> Ending {
+        let Some(mut redaction) = self.redaction.take() else { return ending };
+        let redactor = &self.snapshot.redactor;
+        let outlet = self.outlet.as_mut();
+        let told = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            outlet.map_or(Ok(()), |outlet| answer::let_go(&mut redaction, redactor, outlet))
+        }));
+        let counts = redaction.counts();
+        open.count_redactions(&self.gateway.redactions, Direction::Response, counts);
+        match told {
+            Ok(Ok(())) => ending,
+            Ok(Err(error)) => self.span.in_scope(|| not_passed_on(&error)),
+            Err(_) => Ending::Failed(self.span.in_scope(panicked)),
+        }
     }
 }
 
@@ -326,30 +368,4 @@ async fn out_of_time(gateway: &Gateway, deadline: Instant) {
         () = sleep_until(deadline) => {}
     }
     tokio::time::sleep(LAST_WORDS).await;
-}
-
-fn shutting_down() -> Denial {
-    Denial::new(Kind::ShuttingDown, "The gateway is shutting down; try again.")
-        .with_retry_after_ms(1_000)
-}
-
-fn too_long() -> Denial {
-    Denial::new(Kind::CallTimeout, "The call took longer than request_timeout_s.")
-}
-
-fn panicked() -> Denial {
-    tracing::error!("the story of a call panicked: a bug");
-    Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
-}
-
-/// What the parser says of the chunk may quote it, so only the place is logged.
-fn not_understood(error: &serde_json::Error) -> Ending {
-    let (kind, column) = (error.classify(), error.column());
-    tracing::warn!(?kind, column, "a chunk is not understood");
-    let message = "The model's provider sent a chunk that is not understood.";
-    Ending::Failed(Denial::new(Kind::UpstreamInvalid, message))
-}
-
-fn cut_short() -> Denial {
-    Denial::new(Kind::UpstreamLost, "The model's provider broke off before the answer's end.")
 }

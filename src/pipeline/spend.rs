@@ -11,6 +11,7 @@ use crate::{
         Measure, ModelBounds, NoticeOwner, NoticeUnit, Period, Refusal, Report, Scope, Window,
     },
     domain::{Caller, Kind, ModelCall, NoticeId},
+    redact::Depth,
 };
 
 /// What the call may take of every bucket that applies to it.
@@ -22,12 +23,13 @@ pub(super) fn charges(
 ) -> Result<Vec<Charge>, Ending> {
     let (call, model) = (authorized.call(), authorized.model());
     let bounds = ModelBounds {
+        max_input_tokens: model.max_input_tokens,
         max_output_tokens: model.max_output_tokens,
         price: model.price,
         attempts: u64::try_from(model.routes.len()).unwrap_or(u64::MAX),
     };
     let input_tokens = gateway.meter.estimator.input_tokens(&model.name, call.body_len());
-    let forecast = Forecast::new(call, input_tokens, &bounds);
+    let forecast = Forecast::new(call, input_tokens, bounds);
     open.output_bound = forecast.output_bound();
     let charges = snapshot.limits.charges(&open.context.caller, &model.name, &forecast);
     charges.map_err(|denial| {
@@ -167,6 +169,7 @@ fn tell(gateway: &Gateway, open: &OpenCall, exhausted: &Exhausted) {
         call_id: open.id,
         trace_id: format!("{:032x}", open.context.trace.trace_id),
     };
+    let notice = notice.redacted(|text| gateway.redactor.changed(text, Depth::Formats));
     // Another gateway may have told of it: the store knows, and the call does not wait for it.
     let (budgets, notifier) = (gateway.budgets.clone(), Arc::clone(&gateway.notifier));
     let bucket = Arc::clone(bucket);

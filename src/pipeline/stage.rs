@@ -5,12 +5,16 @@
 
 use std::sync::Arc;
 
-use super::{Refused, Snapshot};
+use super::{Offload, Refused, Snapshot};
 use crate::{
     domain::{Caller, CapabilitySet, Denial, Kind, ModelCall},
     provider::Model,
     redact::{Counts, RedactError},
 };
+
+/// A body of so many bytes is redacted in less than half a millisecond, whatever is in it; a
+/// larger one must not hold the thread that other calls are on.
+pub(super) const INLINE_BYTES: usize = 16 << 10;
 
 /// A call that its caller may make, and the model that it is for.
 #[derive(Debug)]
@@ -83,11 +87,24 @@ pub fn authorize(
     Ok(Authorized { model: Arc::clone(model), call })
 }
 
-/// Takes the secrets out.
+/// Takes the secrets out; on another thread where that takes long.
 ///
 /// # Errors
 /// In `block` mode, a request with a secret; and one that could not be redacted.
-pub(super) fn redact(
+pub(super) async fn redact(
+    offload: &Offload,
+    snapshot: &Arc<Snapshot>,
+    authorized: Authorized<ModelCall>,
+) -> Result<Redacted<ModelCall>, RedactError> {
+    if authorized.call.body_len() <= INLINE_BYTES {
+        return redact_here(snapshot, authorized);
+    }
+    let snapshot = Arc::clone(snapshot);
+    let redacted = offload.run(move || redact_here(&snapshot, authorized)).await;
+    redacted.unwrap_or(Err(RedactError::Failed))
+}
+
+fn redact_here(
     snapshot: &Snapshot,
     authorized: Authorized<ModelCall>,
 ) -> Result<Redacted<ModelCall>, RedactError> {

@@ -15,6 +15,8 @@ pub struct Model {
     /// Any one of these admits; empty admits nobody.
     pub requires: CapabilitySet,
     pub price: Option<Price>,
+    /// The most that it ever reads.
+    pub max_input_tokens: Option<u64>,
     /// The most that it ever answers with.
     pub max_output_tokens: Option<u64>,
     pub routes: Vec<Route>,
@@ -112,6 +114,7 @@ fn resolve(
         name: config.name.clone(),
         requires: requires.collect::<Result<_, _>>()?,
         price: config.price(),
+        max_input_tokens: config.max_input_tokens,
         max_output_tokens: config.max_output_tokens,
         routes: routes.collect::<Result<_, _>>()?,
     })

@@ -1,161 +1,158 @@
 //! Secrets taken out of what leaves.
 //!
-//! What is here: keys and tokens with a fixed prefix, in requests. They are found in the text that
-//! the body's escapes stand for, also in JSON within JSON strings, and replaced in the body's own
-//! bytes. Answers, streams and contextual rules come with the redaction issue.
+//! | module | what |
+//! | --- | --- |
+//! | [`rule`] | the formats of secrets, as data |
+//! | [`engine`] | the rules, compiled |
+//! | `family` | rules that can match at the same place |
+//! | `prefix` | where a secret may begin |
+//! | `filter` | what skips to the next of these places |
+//! | `scan` | the machine that finds secrets in a text, wherever it is cut |
+//! | `candidate` | a place where a secret may begin |
+//! | `trail` | what it need not look at twice |
+//! | [`window`] | redaction of a text that comes in pieces |
+//! | `context` | secrets that are known by the name that they are assigned to |
+//! | `value` | what of that is no secret |
+//! | `check` | what tells a secret from what looks like one |
+//! | [`placeholder`] | what stands in a secret's place |
+//! | `request` | whole bodies: what is redacted or refused |
+//! | `search` | secrets in JSON, string by string |
+//! | [`view`] | what a text stands for: base64, percent-encoding and the like |
+//! | `named` | values that their names make secrets |
+//! | `json`, `path` | the tokens of JSON, and the way to one |
+//! | `info` | what a person is told of a rule |
+//! | `key_file` | where the placeholders' key comes from |
+//! | `setup` | from `[redaction]` to the rules: own ones, and in `allow` what passes |
+//! | `live` | the redactor of now, for all that is written down or told outside of a call |
+//! | `tally` | how many secrets were taken out since the start |
 
-mod rule;
+mod allow;
+mod candidate;
+mod check;
+mod context;
+pub mod engine;
+mod family;
+mod filter;
+mod info;
+mod json;
+mod key_file;
+mod live;
+mod named;
+mod path;
+pub mod placeholder;
+mod prefix;
+mod request;
+pub mod rule;
+mod scan;
+mod search;
+mod setup;
+mod tally;
+mod trail;
+mod value;
+pub mod view;
+pub mod window;
 
-use std::{collections::BTreeMap, fmt, ops::Range};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
-use aws_lc_rs::{hmac, rand};
-use bytes::Bytes;
+pub use candidate::MAX_CANDIDATE_BYTES;
+pub use engine::{Depth, Engine, Hit, RuleId};
+pub use info::RuleInfo;
+pub use key_file::{KeptKey, KeySource, KeySourceError};
+pub use live::LiveRedactor;
+pub use placeholder::{KeyError, PlaceholderKey};
+pub use request::RedactError;
+pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
+pub use setup::SetupErrors;
+pub use tally::{Direction, Tally};
+pub use window::{Fed, Window};
 
-pub use rule::{RULES, Rule};
-
-use crate::{
-    config::{RedactionConfig, RequestRedaction},
-    domain::{BodyError, Denial, Kind, ModelCall, search_unescaped},
-};
+use crate::config::{RedactionConfig, RequestRedaction};
 
 /// Finds secrets and puts `[REDACTED:rule:hmac8]` in their place.
+#[derive(Debug)]
 pub struct Redactor {
-    prefixes: AhoCorasick,
+    engine: Arc<Engine>,
+    key: PlaceholderKey,
     mode: RequestRedaction,
-    /// Made at start: placeholders can be matched within a run of the gateway, never guessed.
-    key: hmac::Key,
-}
-
-impl fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redactor").field("mode", &self.mode).finish_non_exhaustive()
-    }
 }
 
 /// A redactor could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum RedactorError {
-    #[error("the redaction rules do not compile: {0}")]
-    Rules(#[from] BuildError),
-    #[error("no random key for the placeholders could be made")]
-    Key,
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Setup(#[from] SetupErrors),
 }
 
 /// How many secrets each rule found.
-pub type Counts = BTreeMap<&'static str, u32>;
-
-/// A redacted call must still be a call.
-#[derive(Debug, thiserror::Error)]
-pub enum RedactError {
-    #[error("{}", .denial.message)]
-    Blocked { denial: Denial, counts: Counts },
-    #[error("redaction left no valid request: {source}")]
-    Broken { source: BodyError, counts: Counts },
-}
-
-impl RedactError {
-    /// How many secrets each rule found before it came to this.
-    #[must_use]
-    pub const fn counts(&self) -> &Counts {
-        match self {
-            Self::Blocked { counts, .. } | Self::Broken { counts, .. } => counts,
-        }
-    }
-
-    #[must_use]
-    pub fn to_denial(&self) -> Denial {
-        match self {
-            Self::Blocked { denial, .. } => denial.clone(),
-            Self::Broken { .. } => Denial::new(
-                Kind::Internal,
-                "The request could not be redacted, so it was not sent.",
-            ),
-        }
-    }
-}
-
-/// A secret: whose format it has, and what stands in its place.
-struct Hit {
-    rule: &'static Rule,
-    placeholder: String,
-}
+pub type Counts = BTreeMap<Arc<str>, u32>;
 
 impl Redactor {
+    /// With a key of its own: its placeholders can be matched for as long as it lives.
+    ///
     /// # Errors
     /// See [`RedactorError`].
     pub fn new(config: &RedactionConfig) -> Result<Self, RedactorError> {
-        let prefixes = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(RULES.iter().map(|rule| rule.prefix))?;
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
-            .map_err(|_| RedactorError::Key)?;
-        Ok(Self { prefixes, mode: config.requests, key })
+        Self::with_key(config, PlaceholderKey::random()?)
     }
 
-    /// The call without its secrets. A call that has none is handed back as it was.
+    /// With the key that the deployment keeps, see [`KeySource`]. Compiling the rules takes long
+    /// for an async thread where `config` has rules of its own.
     ///
     /// # Errors
-    /// In `block` mode a request with a secret; and a call that redaction broke.
-    pub fn redact_call(&self, call: ModelCall) -> Result<(ModelCall, Counts), RedactError> {
-        let hits = search_unescaped(call.body(), |text| self.find(text));
+    /// See [`RedactorError`].
+    pub fn with_key(config: &RedactionConfig, key: PlaceholderKey) -> Result<Self, RedactorError> {
+        Ok(Self::from_parts(setup::engine(config, &key)?, key, config.requests))
+    }
+
+    #[must_use]
+    pub const fn from_parts(
+        engine: Arc<Engine>,
+        key: PlaceholderKey,
+        mode: RequestRedaction,
+    ) -> Self {
+        Self { engine, key, mode }
+    }
+
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What stands in the place of a secret: equal secrets have equal ones.
+    #[must_use]
+    pub fn placeholder(&self, rule: RuleId, secret: &[u8]) -> String {
+        self.key.placeholder(self.engine.name(rule), secret)
+    }
+
+    /// The placeholder of a secret that counts.
+    fn count(&self, rule: RuleId, secret: &[u8], counts: &mut Counts) -> String {
+        *counts.entry(Arc::clone(self.engine.name(rule))).or_default() += 1;
+        self.placeholder(rule, secret)
+    }
+
+    /// The text without its secrets.
+    #[must_use]
+    pub fn redact_text<'a>(
+        &self,
+        text: &'a str,
+        depth: Depth,
+        counts: &mut Counts,
+    ) -> Cow<'a, str> {
+        let hits = self.engine.find(text.as_bytes(), depth);
         if hits.is_empty() {
-            return Ok((call, Counts::new()));
+            return Cow::Borrowed(text);
         }
-        let mut counts = Counts::new();
-        for (_, hit) in &hits {
-            *counts.entry(hit.rule.name).or_default() += 1;
+        let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+        for Hit { at, rule } in hits {
+            out.push_str(&text[from..at.start]);
+            out.push_str(&self.count(rule, &text.as_bytes()[at.clone()], counts));
+            from = at.end;
         }
-        if self.mode == RequestRedaction::Block {
-            let names: Vec<_> = counts.keys().copied().collect();
-            let message =
-                format!("The request holds secrets ({}); take them out.", names.join(", "));
-            let denial = Denial::new(Kind::SecretInRequest, message);
-            return Err(RedactError::Blocked { denial, counts });
-        }
-        match ModelCall::parse(replace(call.body(), &hits)) {
-            Ok(call) => Ok((call, counts)),
-            Err(source) => Err(RedactError::Broken { source, counts }),
-        }
+        out.push_str(&text[from..]);
+        Cow::Owned(out)
     }
-
-    fn find(&self, text: &[u8]) -> Vec<(Range<usize>, Hit)> {
-        let mut hits: Vec<(Range<usize>, Hit)> = Vec::new();
-        for found in self.prefixes.find_iter(text) {
-            let rule = &RULES[found.pattern().as_usize()];
-            let overlaps = hits.last().is_some_and(|(last, _)| found.start() < last.end);
-            let inside_a_word =
-                found.start() > 0 && text[found.start() - 1].is_ascii_alphanumeric();
-            if overlaps || inside_a_word {
-                continue;
-            }
-            let tail = text[found.end()..].iter().take_while(|byte| rule.takes(**byte)).count();
-            if tail >= rule.least {
-                let start = if rule.keeps_prefix { found.end() } else { found.start() };
-                let at = start..found.end() + tail;
-                let placeholder = self.placeholder(rule, &text[at.clone()]);
-                hits.push((at, Hit { rule, placeholder }));
-            }
-        }
-        hits
-    }
-
-    fn placeholder(&self, rule: &Rule, secret: &[u8]) -> String {
-        let tag = hmac::sign(&self.key, secret);
-        let tag = tag.as_ref();
-        format!("[REDACTED:{}:{:02x}{:02x}{:02x}{:02x}]", rule.name, tag[0], tag[1], tag[2], tag[3])
-    }
-}
-
-fn replace(body: &[u8], hits: &[(Range<usize>, Hit)]) -> Bytes {
-    let mut out = Vec::with_capacity(body.len());
-    let mut from = 0;
-    for (at, hit) in hits {
-        out.extend_from_slice(&body[from..at.start]);
-        out.extend_from_slice(hit.placeholder.as_bytes());
-        from = at.end;
-    }
-    out.extend_from_slice(&body[from..]);
-    Bytes::from(out)
 }

@@ -1,55 +1,253 @@
-//! The formats that are known, as data.
+//! The rules as data: the built-in ones, from `rules.toml`, and own ones from the configuration.
 
-/// A secret of a fixed prefix followed by at least `least` characters of an alphabet.
-///
-/// No alphabet may hold a quote or a backslash: a secret must end where its JSON string does.
-#[derive(Debug)]
+use std::{fmt, sync::Arc};
+
+use serde::Deserialize;
+
+/// Own rules are compiled while a request may wait for a reload, and share one automaton.
+pub const MAX_OWN_RULES: usize = 64;
+/// Longer than any format that is known; what is longer is most likely no format.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+/// What may be held back of a stream while nothing is known yet.
+pub const MAX_PREFIX_BYTES: usize = 40;
+/// One character begins too many words: each is a candidate that costs time.
+pub const MIN_PREFIX_BYTES: usize = 2;
+/// Other spellings of one prefix, not a dictionary.
+pub const MAX_PREFIXES: usize = 32;
+/// A rule's name is part of each placeholder.
+pub const MAX_NAME_BYTES: usize = 48;
+/// Each is compared with what was found, one after the other.
+pub const MAX_ALLOWED: usize = 64;
+
+const BUILT_IN: &str = include_str!("rules.toml");
+
+/// A format of tier 1: what begins with a known prefix.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
-    pub name: &'static str,
-    pub prefix: &'static str,
-    /// Characters beside letters and digits.
-    pub also: &'static [u8],
-    pub least: usize,
-    /// Is the prefix a word that may stay (`Bearer `)?
-    pub keeps_prefix: bool,
+    /// `[a-z0-9-]{1,48}`, unique; placeholders, counts and metrics show it.
+    pub name: Arc<str>,
+    /// Each match begins with one of these: 2 to 40 bytes of visible ASCII or blanks.
+    pub prefixes: Vec<String>,
+    /// A regular expression of bytes and ASCII classes, anchored where the prefix begins. If it
+    /// has a group `(?<secret>…)`, only that is the secret.
+    pub pattern: String,
+    /// The longest match in bytes. None: there is none.
+    #[serde(default)]
+    pub max: Option<usize>,
+    /// Must the prefix begin a word? No byte of `[A-Za-z0-9_]` may stand before it then.
+    #[serde(default = "yes")]
+    pub boundary: bool,
+    /// What the secret must have beside its shape.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    /// The least entropy of the secret, in bits a byte.
+    #[serde(default)]
+    pub entropy: Option<f64>,
+    /// These secrets pass.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// The public document that describes the format.
+    #[serde(default)]
+    pub source: String,
 }
 
-impl Rule {
-    #[must_use]
-    pub fn takes(&self, byte: u8) -> bool {
-        byte.is_ascii_alphanumeric() || self.also.contains(&byte)
+/// Nobody should log what may be secret: `allow` is left out.
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("name", &self.name)
+            .field("prefixes", &self.prefixes)
+            .field("pattern", &self.pattern)
+            .finish_non_exhaustive()
     }
 }
 
-const fn key(name: &'static str, prefix: &'static str, least: usize) -> Rule {
-    Rule { name, prefix, also: b"_-", least, keeps_prefix: false }
+const fn yes() -> bool {
+    true
 }
 
-const fn scheme(name: &'static str, prefix: &'static str) -> Rule {
-    Rule { name, prefix, also: b"-._~+/=", least: 16, keeps_prefix: true }
+/// What a secret must have beside its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    /// A digit.
+    Digit,
+    /// A letter.
+    Letter,
+    /// Characters of two kinds at least, of capitals, small letters and digits.
+    Mixed,
+    /// No word of the shared list, in whatever case.
+    NoStopWord,
 }
 
-/// Each from its maker's public documentation.
-pub const RULES: &[Rule] = &[
-    key("openai-key", "sk-", 20),
-    key("anthropic-key", "sk-ant-", 20),
-    key("cerebras-key", "csk-", 20),
-    key("groq-key", "gsk_", 20),
-    key("huggingface-token", "hf_", 20),
-    key("stripe-live-key", "sk_live_", 10),
-    key("stripe-restricted-key", "rk_live_", 10),
-    key("github-token", "ghp_", 36),
-    key("github-oauth-token", "gho_", 36),
-    key("github-server-token", "ghs_", 36),
-    key("github-fine-grained-token", "github_pat_", 40),
-    key("gitlab-token", "glpat-", 20),
-    key("npm-token", "npm_", 36),
-    key("slack-bot-token", "xoxb-", 20),
-    key("slack-user-token", "xoxp-", 20),
-    key("google-api-key", "AIza", 35),
-    key("aws-access-key-id", "AKIA", 16),
-    key("azure-aks-token", "aks-", 20),
-    scheme("bearer-token", "Bearer "),
-    scheme("bearer-token", "bearer "),
-    Rule { name: "jwt", prefix: "eyJ", also: b"_-.", least: 40, keeps_prefix: false },
-];
+/// A rule of tier 2: a value that is assigned to one of these names.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextRule {
+    pub name: Arc<str>,
+    /// In lower case; `_` stands for `_`, `-` or nothing. A longer name that ends with one counts.
+    pub names: Vec<String>,
+    /// The shortest and the longest value, in bytes.
+    pub min: usize,
+    pub max: usize,
+    /// The least entropy of the value, in bits a byte.
+    pub entropy: f64,
+}
+
+/// Rules that can be compiled.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleSet {
+    #[serde(default)]
+    pub(super) stop_words: Vec<String>,
+    #[serde(default, rename = "rule")]
+    pub(super) rules: Vec<Rule>,
+    #[serde(default, rename = "context")]
+    pub(super) contexts: Vec<ContextRule>,
+    /// How many of `rules`, the last ones, are own ones.
+    #[serde(skip)]
+    pub(super) own: usize,
+}
+
+/// A rule is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RuleError {
+    #[error("the rules can't be read: {0}")]
+    File(#[from] toml::de::Error),
+    #[error("rule `{name}`: {reason}")]
+    Rule { name: String, reason: String },
+    #[error("there are {0} own rules, and {MAX_OWN_RULES} is the most")]
+    TooMany(usize),
+    #[error("the rules together need too large an automaton: {0}")]
+    TooLarge(String),
+}
+
+impl RuleError {
+    pub(super) fn of(name: &str, reason: impl fmt::Display) -> Self {
+        // A name that is not one might be anything.
+        let name = name.chars().take(MAX_NAME_BYTES).collect();
+        Self::Rule { name, reason: reason.to_string() }
+    }
+}
+
+impl RuleSet {
+    /// The rules that everyone has.
+    ///
+    /// # Errors
+    /// None, as a test holds.
+    pub fn built_in() -> Result<Self, RuleError> {
+        Self::parse(BUILT_IN)
+    }
+
+    /// The built-in rules and these. Of equally long matches a built-in one wins.
+    ///
+    /// # Errors
+    /// The rule at fault, and why.
+    pub fn with_own(own: Vec<Rule>) -> Result<Self, RuleError> {
+        if own.len() > MAX_OWN_RULES {
+            return Err(RuleError::TooMany(own.len()));
+        }
+        let mut set = Self::built_in()?;
+        set.own = own.len();
+        set.rules.extend(own);
+        set.check()?;
+        Ok(set)
+    }
+
+    /// Rules from a text like `rules.toml`.
+    ///
+    /// # Errors
+    /// What can't be read, or the rule at fault, and why.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let set: Self = toml::from_str(text)?;
+        set.check()?;
+        Ok(set)
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    #[must_use]
+    pub fn contexts(&self) -> &[ContextRule] {
+        &self.contexts
+    }
+
+    /// Of all rules, of both tiers.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let contexts = self.contexts.iter().map(|context| &context.name);
+        self.rules.iter().map(|rule| &rule.name).chain(contexts)
+    }
+
+    fn check(&self) -> Result<(), RuleError> {
+        let mut names = std::collections::BTreeSet::new();
+        let contexts = self.contexts.iter().map(|context| (&context.name, context.fault()));
+        let rules = self.rules.iter().map(|rule| (&rule.name, rule.fault()));
+        for (name, fault) in rules.chain(contexts) {
+            if let Some(fault) = name_fault(name).or(fault) {
+                return Err(RuleError::of(name, fault));
+            }
+            if !names.insert(name) {
+                return Err(RuleError::of(name, "another rule has this name"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name_fault(name: &str) -> Option<String> {
+    let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let fits = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(valid);
+    (!fits).then(|| format!("a name has 1 to {MAX_NAME_BYTES} characters of a-z, 0-9 and `-`"))
+}
+
+impl Rule {
+    /// # Errors
+    /// Why this can be no rule, as far as one sees without compiling it.
+    pub(super) fn check(&self) -> Result<(), RuleError> {
+        let fault = name_fault(&self.name).or_else(|| self.fault());
+        fault.map_or(Ok(()), |fault| Err(RuleError::of(&self.name, fault)))
+    }
+
+    /// Why this can be no rule, as far as one sees without compiling it.
+    fn fault(&self) -> Option<String> {
+        if !(1..=MAX_PREFIXES).contains(&self.prefixes.len()) {
+            return Some(format!("a rule has 1 to {MAX_PREFIXES} prefixes"));
+        }
+        if let Some(prefix) = self.prefixes.iter().find(|prefix| !is_prefix(prefix)) {
+            return Some(format!(
+                "the prefix {prefix:?} must have {MIN_PREFIX_BYTES} to {MAX_PREFIX_BYTES} ASCII \
+                 characters, no control character and no backslash"
+            ));
+        }
+        if self.pattern.len() > MAX_PATTERN_BYTES {
+            return Some(format!("the pattern is longer than {MAX_PATTERN_BYTES} bytes"));
+        }
+        if self.allow.len() > MAX_ALLOWED {
+            return Some(format!("more than {MAX_ALLOWED} secrets are allowed"));
+        }
+        let possible = |entropy: &f64| (0.0..=8.0).contains(entropy);
+        (!self.entropy.as_ref().is_none_or(possible)).then(|| ENTROPY.to_owned())
+    }
+}
+
+const ENTROPY: &str = "an entropy has 0 to 8 bits a byte";
+
+fn is_prefix(prefix: &str) -> bool {
+    (MIN_PREFIX_BYTES..=MAX_PREFIX_BYTES).contains(&prefix.len())
+        && prefix.bytes().all(|byte| (byte == b' ' || byte.is_ascii_graphic()) && byte != b'\\')
+}
+
+impl ContextRule {
+    fn fault(&self) -> Option<String> {
+        if self.names.is_empty() || self.names.iter().any(|name| !is_prefix(name)) {
+            return Some("a context rule has names of 2 to 40 characters".to_owned());
+        }
+        if self.min == 0 || self.min > self.max {
+            return Some("`min` is at least 1 and at most `max`".to_owned());
+        }
+        (!(0.0..=8.0).contains(&self.entropy)).then(|| ENTROPY.to_owned())
+    }
+}

@@ -22,6 +22,7 @@ mod ledger;
 mod notify;
 mod proof;
 mod queue;
+mod redact;
 mod server;
 mod sse;
 mod support;

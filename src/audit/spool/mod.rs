@@ -25,6 +25,8 @@ pub use segment::{Frame, FrameError, Header, Scan, read_frame, scan};
 pub use state::SpoolState;
 pub use writer::{Room, SpoolWriter};
 
+use crate::config::{AuditConfig, Durability};
+
 /// A segment that is longer is followed by a new one. Small enough that a crash has little shipped
 /// again, large enough that making one, which waits for the disk, is rare.
 pub const SEGMENT_BYTES: u64 = 8 << 20;
@@ -62,6 +64,16 @@ pub struct Spool {
 }
 
 impl Spool {
+    /// Opens the directory that the configuration names. Blocks, as [`Spool::open`] does.
+    pub fn of(config: &AuditConfig) -> Result<Self, SpoolError> {
+        let settings = SpoolSettings {
+            limit_bytes: config.spool_limit_bytes,
+            segment_bytes: SEGMENT_BYTES,
+            is_strict: config.durability == Durability::Strict,
+        };
+        Self::open(Arc::new(DirectoryDisk::open(&config.spool())?), settings)
+    }
+
     /// Recovers what is on the disk. Blocks; reads all that waits there.
     pub fn open(disk: Arc<dyn Disk>, settings: SpoolSettings) -> Result<Self, SpoolError> {
         let recovered = recovery::recover(&*disk)?;

@@ -92,6 +92,9 @@ pub struct ModelConfig {
     pub requires: Vec<String>,
     /// Tried in order.
     pub routes: Vec<RouteConfig>,
+    /// Its context window: what bounds the cost of images and files.
+    #[serde(default)]
+    pub max_input_tokens: Option<u64>,
     #[serde(default)]
     pub max_output_tokens: Option<u64>,
     /// Calls at once, of all callers together.

@@ -93,8 +93,13 @@ pub(super) fn check_models(config: &Config, found: &mut Findings) {
         if let Some(price) = &model.price {
             check_price(price, &format!("{key}.price"), found);
         }
-        if let Some(tokens) = model.max_output_tokens {
-            bounds(found, &key, &[("max_output_tokens", tokens, 1..=100_000_000)]);
+        for (name, tokens) in [
+            ("max_input_tokens", model.max_input_tokens),
+            ("max_output_tokens", model.max_output_tokens),
+        ] {
+            if let Some(tokens) = tokens {
+                bounds(found, &key, &[(name, tokens, 1..=100_000_000)]);
+            }
         }
         if let Some(concurrent) = model.concurrent {
             bounds(found, &key, &[("concurrent", concurrent.into(), 1..=1_000_000)]);

@@ -5,7 +5,9 @@
     reason = "a benchmark whose step fails has nothing to measure, and must say so"
 )]
 
+mod answer;
 mod budget;
+mod redact;
 
 use std::{
     fs,
@@ -264,5 +266,14 @@ fn body_parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, frame_encode, jwt_verify, chunk_forward, body_parse, budget::budget);
+criterion_group!(
+    benches,
+    frame_encode,
+    jwt_verify,
+    chunk_forward,
+    body_parse,
+    answer::answer_redact,
+    budget::budget,
+    redact::redact
+);
 criterion_main!(benches);

@@ -11,9 +11,12 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::task::TaskTracker;
-use tollgate::audit::{
-    Audit, Entry, Unwritten, WRITE_DEADLINE,
-    spool::{SEGMENT_BYTES, Spool, SpoolSettings},
+use tollgate::{
+    audit::{
+        Audit, Entry, Unwritten, WRITE_DEADLINE,
+        spool::{SEGMENT_BYTES, Spool, SpoolSettings},
+    },
+    redact::LiveRedactor,
 };
 
 use super::{
@@ -42,7 +45,7 @@ impl Stage {
     pub fn over(disk: Arc<FakeDisk>, mode: Mode, settings: SpoolSettings) -> Self {
         let (sink, tasks) = (Arc::new(FaultySink::new(mode)), TaskTracker::new());
         let spool = Spool::open(disk.clone(), settings).unwrap();
-        let audit = Audit::start(spool, sink.clone(), &tasks).unwrap();
+        let audit = Audit::start(spool, sink.clone(), LiveRedactor::default(), &tasks).unwrap();
         Self { audit, disk, sink, tasks }
     }
 

@@ -9,6 +9,7 @@ mod kill;
 mod limit;
 mod model;
 mod record;
+mod redaction;
 mod spool;
 mod spool_model;
 mod sqlite;

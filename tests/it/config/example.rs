@@ -15,7 +15,7 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
         [("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), ("DATABASE_URL", "pg://d"), NOTIFY];
     let errors = load(DESIGN, &env).expect_err("features are missing");
     let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
-    let expected = ["audit.url", "audit.retention_days", "audit.content", "redaction.responses"];
+    let expected = ["audit.url", "audit.retention_days", "audit.content"];
     assert_eq!(keys, expected);
     for error in errors.iter() {
         assert!(error.message.contains("is not in this version of tollgate; "), "{error}");
@@ -24,7 +24,7 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
 
 #[test]
 fn the_design_s_example_without_what_is_missing_is_right() {
-    let refused = ["url = \"${DATABASE_URL}\"", "retention_days", "content = ", "responses"];
+    let refused = ["url = \"${DATABASE_URL}\"", "retention_days", "content = "];
     let kept = |line: &&str| !refused.iter().any(|key| line.starts_with(key));
     let text = DESIGN.lines().filter(kept).collect::<Vec<_>>().join("\n");
     let config =

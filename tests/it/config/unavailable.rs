@@ -9,8 +9,6 @@ fn each_is_refused_by_name_with_what_to_do() {
         ("[audit]\nurl = \"u\"", "audit.url", "this key", "remove it"),
         ("[audit]\nretention_days = 1", "audit.retention_days", "this key", "remove it"),
         ("[audit]\ncontent = \"redacted\"", "audit.content", "\"redacted\"", "use \"none\""),
-        ("[redaction]\nresponses = \"redact\"", "redaction.responses", "\"redact\"", "use \"off\""),
-        ("[redaction]\nrules = [{ id = 1 }]", "redaction.rules", "this key", "remove it"),
         (
             "[stream]\nreplay_store = \"redis\"",
             "stream.replay_store",
@@ -42,7 +40,7 @@ fn the_values_that_are_there_are_taken() {
     let text = format!(
         "{BASE}\n[budget]\nstore = \"memory\"\non_store_failure = \"deny\"\n[audit]\n\
          store = \"sqlite\"\ncontent = \"none\"\ndurability = \"strict\"\n[redaction]\n\
-         requests = \"block\"\nresponses = \"off\"\nrules = []\n[stream]\n\
+         requests = \"block\"\nresponses = \"redact\"\nrules = []\n[stream]\n\
          replay_store = \"memory\"\n[telemetry]\ncapture_content = false\n"
     );
     tollgate::config::Config::from_toml_str(&text).unwrap();

@@ -26,7 +26,7 @@ async fn post(client: &Client, stream: bool) -> Response {
 async fn what_ends_in_time_ends_as_if_nothing_were() {
     let mut app = TestApp::start().await;
     let gate = Arc::new(Notify::new());
-    let held = openai::text_stream(["a", "b"]).insert(2, Step::WaitFor(Arc::clone(&gate)));
+    let held = openai::text_stream(["One", " two"]).insert(2, Step::WaitFor(Arc::clone(&gate)));
     app.upstream.enqueue(held);
     let (alice, admin) = (app.alice(), Client::new(app.admin_address()));
     let mut native = Native::open(&alice, &chat(true)).await;

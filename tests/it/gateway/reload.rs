@@ -69,9 +69,9 @@ async fn a_call_on_its_way_keeps_what_it_began_with() {
     let elsewhere = MockUpstream::start().await;
     let (before_head, mid_stream) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let held = Step::WaitFor(Arc::clone(&before_head));
-    app.upstream.enqueue(openai::text_stream(["a"]).before_head(held));
+    app.upstream.enqueue(openai::text_stream(["One"]).before_head(held));
     let held = Step::WaitFor(Arc::clone(&mid_stream));
-    app.upstream.enqueue(openai::text_stream(["a", "b"]).insert(2, held));
+    app.upstream.enqueue(openai::text_stream(["One", " two"]).insert(2, held));
     let alice = app.alice();
     let early = tokio::spawn(async move { Native::open(&alice, &chat(true)).await.rest().await });
     app.upstream.until(|counts| counts.open == 1).await;

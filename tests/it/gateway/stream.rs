@@ -269,7 +269,7 @@ async fn a_stream_that_takes_too_long_ends_in_an_error_frame() {
 async fn a_silent_stream_is_kept_alive_by_comments() {
     let app = TestApp::with(|config| config.stream.keepalive_s = 1).await;
     let pause = Duration::from_millis(1_200);
-    app.upstream.enqueue(openai::text_stream(["a", "b"]).insert(2, Step::Delay(pause)));
+    app.upstream.enqueue(openai::text_stream(["One", " two"]).insert(2, Step::Delay(pause)));
     let mut native = Native::open(&app.alice(), &chat(true)).await;
 
     assert_whole(0, &native.rest().await);

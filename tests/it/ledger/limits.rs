@@ -140,12 +140,16 @@ fn call(more: &Value) -> ModelCall {
 }
 
 const PRICE: Price = Price { input: 1_000_000, cached_input: 100_000, output: 2_000_000 };
-const BOUNDS: ModelBounds =
-    ModelBounds { max_output_tokens: Some(1_000), price: Some(PRICE), attempts: 1 };
+const BOUNDS: ModelBounds = ModelBounds {
+    max_input_tokens: None,
+    max_output_tokens: Some(1_000),
+    price: Some(PRICE),
+    attempts: 1,
+};
 
 /// What is reserved of the token bucket (which holds 500) and of the month's money.
 fn charged(call: &ModelCall, bounds: &ModelBounds) -> Result<(u64, u64), Kind> {
-    let forecast = Forecast::new(call, 20, bounds);
+    let forecast = Forecast::new(call, 20, *bounds);
     let charges = table().charges(&caller("pro", &[], None), "m", &forecast);
     let charges = charges.map_err(|denial| denial.kind)?;
     Ok((charges[0].amount, charges[1].amount))
@@ -174,6 +178,37 @@ fn the_models_bound_holds_for_money_and_does_not_pin_a_smaller_bucket() {
 }
 
 #[test]
+fn images_and_files_are_bounded_by_the_models_context_alone() {
+    let part = |part: Value| {
+        let content = json!([{ "type": "text", "text": "what is it?" }, part]);
+        call(&json!({ "max_tokens": 100, "messages": [{ "role": "user", "content": content }] }))
+    };
+    let bounded = ModelBounds { max_input_tokens: Some(50_000), ..BOUNDS };
+    for hidden in [
+        json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } }),
+        json!({ "type": "file", "file": { "file_id": "file-1" } }),
+        json!({ "image": "https://example.com/a.png" }),
+        json!("of a shape that nobody knows"),
+    ] {
+        let call = part(hidden);
+        assert_eq!(charged(&call, &BOUNDS), Err(Kind::InvalidRequest));
+        assert_eq!(charged(&call, &bounded).expect("bounded").1, 50_000 + 2 * 100);
+    }
+    let searched = call(&json!({ "max_tokens": 100, "web_search_options": {} }));
+    assert_eq!(charged(&searched, &BOUNDS), Err(Kind::InvalidRequest));
+    for plain in [
+        json!({ "type": "text", "text": "\"type\": \"image_url\"" }),
+        json!({ "type": "input_audio", "input_audio": { "data": "UklGRg==", "format": "wav" } }),
+    ] {
+        let call = part(plain);
+        let bytes = u64::try_from(call.body_len()).unwrap();
+        assert_eq!(charged(&call, &BOUNDS).expect("bounded").1, bytes + 2 * 100);
+        let small = ModelBounds { max_input_tokens: Some(10), ..BOUNDS };
+        assert_eq!(charged(&call, &small).expect("bounded").1, 10 + 2 * 100);
+    }
+}
+
+#[test]
 fn money_admits_nothing_that_has_no_price_or_no_end() {
     let (open, bounded) = (call(&json!({})), call(&json!({ "max_tokens": 1 })));
     let unpriced = ModelBounds { price: None, ..BOUNDS };
@@ -181,7 +216,7 @@ fn money_admits_nothing_that_has_no_price_or_no_end() {
     let endless = ModelBounds { max_output_tokens: None, ..BOUNDS };
     assert_eq!(charged(&open, &endless), Err(Kind::InvalidRequest));
     assert!(charged(&bounded, &endless).is_ok());
-    let forecast = Forecast::new(&open, 20, &ModelBounds { price: None, ..endless });
+    let forecast = Forecast::new(&open, 20, ModelBounds { price: None, ..endless });
     assert!(
         table().charges(&caller("free", &[], None), "m", &forecast).is_ok(),
         "no money applies"

@@ -19,6 +19,7 @@ use tollgate::{
         Audit, StoredEntry,
         spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolSettings},
     },
+    redact::LiveRedactor,
     storage::sqlite::{self, AuditReader},
 };
 
@@ -144,7 +145,8 @@ impl Process {
         let disk = DirectoryDisk::open(&directory).expect("its lock went with it");
         let spool = Spool::open(Arc::new(disk), settings).expect("a spool");
         let sink = sqlite::open(&database).await.expect("the database");
-        let audit = Audit::start(spool, Arc::new(sink), &TaskTracker::new()).expect("a thread");
+        let (redactor, tasks) = (LiveRedactor::default(), TaskTracker::new());
+        let audit = Audit::start(spool, Arc::new(sink), redactor, &tasks).expect("a thread");
         audit.shutdown(PATIENCE).await.expect("nothing is written");
         assert_eq!(audit.status().unshipped, 0);
     }

@@ -157,7 +157,7 @@ fn budgets_are_numbers_that_can_be_kept() {
     taken(tier, &format!("{tier}\nusd_per_day = 0.5\nusd_per_month = 10\nweight = 3"));
 
     let price = "price = { input = 1, output = 2.5 }";
-    for name in ["max_output_tokens", "concurrent"] {
+    for name in ["max_input_tokens", "max_output_tokens", "concurrent"] {
         let key = format!("models[0].{name}");
         refused(price, &format!("{price}\n{name} = 0"), &key, "must be from 1 to");
         taken(price, &format!("{price}\n{name} = 10"));

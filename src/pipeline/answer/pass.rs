@@ -1,0 +1,58 @@
+//! Between a provider's chunks and the client's outlet.
+
+use super::{AnswerError, AnswerStream, Taken};
+use crate::{
+    domain::{Denial, Kind},
+    provider::{ChunkView, sse::Event},
+    redact::Redactor,
+    stream::{Outlet, ToolCallOverflow},
+};
+
+/// A chunk can't be passed on, and no other one after it.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::pipeline) enum PassError {
+    #[error(transparent)]
+    Overflow(#[from] ToolCallOverflow),
+    #[error(transparent)]
+    Redaction(#[from] AnswerError),
+}
+
+impl PassError {
+    pub fn to_denial(&self) -> Denial {
+        match self {
+            Self::Overflow(_) => Denial::new(
+                Kind::UpstreamInvalid,
+                "The model's provider sent larger tool calls than can be passed on.",
+            ),
+            Self::Redaction(error) => error.to_denial(),
+        }
+    }
+}
+
+/// Passes a chunk on without its secrets.
+pub(in crate::pipeline) fn pass(
+    redaction: &mut AnswerStream,
+    redactor: &Redactor,
+    outlet: &mut Outlet,
+    chunk: &Event,
+    view: &ChunkView<'_>,
+) -> Result<(), PassError> {
+    match redaction.take(redactor, chunk, view)? {
+        Taken::Untouched => Ok(outlet.push(chunk, view)?),
+        Taken::Replaced(chunks) => chunks.iter().try_for_each(|chunk| push(outlet, chunk)),
+    }
+}
+
+/// Passes on what is held back at a stream's end.
+pub(in crate::pipeline) fn let_go(
+    redaction: &mut AnswerStream,
+    redactor: &Redactor,
+    outlet: &mut Outlet,
+) -> Result<(), PassError> {
+    redaction.finish(redactor).iter().try_for_each(|chunk| push(outlet, chunk))
+}
+
+fn push(outlet: &mut Outlet, chunk: &Event) -> Result<(), PassError> {
+    let view = ChunkView::parse(&chunk.data).map_err(|_| AnswerError::Broken)?;
+    Ok(outlet.push(chunk, &view)?)
+}

@@ -1,0 +1,174 @@
+//! Families of rules: those that a text can match at the same place, in one automaton.
+//!
+//! Where a prefix stands only the rules of its family can match: those with this prefix, with a
+//! beginning of it, or with one that goes on from it. An automaton for each family is many times
+//! smaller, and sooner made, than one for all rules.
+
+use std::collections::BTreeMap;
+
+use regex_automata::{
+    Anchored, MatchKind,
+    dfa::{Automaton as _, StartKind, dense},
+    nfa::thompson::{self, WhichCaptures},
+    util::{primitives::StateID, start, syntax},
+};
+
+use super::{
+    engine::RuleId,
+    rule::{Rule, RuleError},
+};
+
+/// The automaton of one family: all that a gateway has are some times as large.
+const MAX_AUTOMATON_BYTES: usize = 4 << 20;
+/// That of one own rule: 64 of them must fit beside the built-in ones.
+const MAX_OWN_AUTOMATON_BYTES: usize = 128 << 10;
+/// What making an automaton may take beside it, and the one that it is made from.
+const MAX_WORK_BYTES: usize = 16 << 20;
+const MAX_NFA_BYTES: usize = 4 << 20;
+
+type Dfa = dense::DFA<Vec<u32>>;
+
+/// Rules that are run together, from where a prefix begins.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub dfa: Dfa,
+    pub start: StateID,
+    /// The rules of the patterns, in their order.
+    rules: Vec<RuleId>,
+}
+
+impl Family {
+    fn new(members: &[(RuleId, &Rule)]) -> Result<Self, RuleError> {
+        let patterns: Vec<&str> = members.iter().map(|(_, rule)| &*rule.pattern).collect();
+        let dfa = builder(MAX_AUTOMATON_BYTES)
+            .build_many(&patterns)
+            .map_err(|error| culprit(members, &error))?;
+        let start = start_of(&dfa).map_err(RuleError::TooLarge)?;
+        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect() })
+    }
+
+    /// Nothing can match any more.
+    #[inline]
+    pub fn is_over(&self, state: StateID) -> bool {
+        self.dfa.is_dead_state(state) || self.dfa.is_quit_state(state)
+    }
+
+    /// The rules that match in this state, if it is one that they match in.
+    pub fn matches(&self, state: StateID) -> impl Iterator<Item = RuleId> {
+        let count = if self.dfa.is_match_state(state) { self.dfa.match_len(state) } else { 0 };
+        (0..count).map(move |index| self.rules[self.dfa.match_pattern(state, index).as_usize()])
+    }
+}
+
+/// The families, and the number of each rule's.
+pub(super) fn families(rules: &[Rule]) -> Result<(Vec<Family>, Vec<u16>), RuleError> {
+    let numbers = numbers(rules);
+    let mut members: BTreeMap<u16, Vec<(RuleId, &Rule)>> = BTreeMap::new();
+    for (id, (rule, number)) in (0..).zip(rules.iter().zip(&numbers)) {
+        members.entry(*number).or_default().push((RuleId::new(id), rule));
+    }
+    let families = members.values().map(|members| Family::new(members));
+    Ok((families.collect::<Result<_, _>>()?, numbers))
+}
+
+/// Numbers without gaps: equal ones for rules one of whose prefixes begins with one of another's.
+fn numbers(rules: &[Rule]) -> Vec<u16> {
+    let mut prefixes: Vec<(&str, usize)> = rules
+        .iter()
+        .enumerate()
+        .flat_map(|(rule, of)| of.prefixes.iter().map(move |prefix| (&**prefix, rule)))
+        .collect();
+    // What begins with a prefix comes right behind it.
+    prefixes.sort_unstable();
+    let mut parents: Vec<usize> = (0..rules.len()).collect();
+    let mut shortest: Option<(&str, usize)> = None;
+    for (prefix, rule) in prefixes {
+        match shortest.filter(|(before, _)| prefix.starts_with(before)) {
+            Some((_, other)) => {
+                let (one, other) = (root(&parents, rule), root(&parents, other));
+                parents[one.max(other)] = one.min(other);
+            }
+            None => shortest = Some((prefix, rule)),
+        }
+    }
+    let mut given = BTreeMap::new();
+    (0..rules.len())
+        .map(|rule| {
+            let next = u16::try_from(given.len()).unwrap_or(u16::MAX);
+            *given.entry(root(&parents, rule)).or_insert(next)
+        })
+        .collect()
+}
+
+fn root(parents: &[usize], mut of: usize) -> usize {
+    while parents[of] != of {
+        of = parents[of];
+    }
+    of
+}
+
+pub(super) fn syntax() -> syntax::Config {
+    syntax::Config::new().unicode(false).utf8(false)
+}
+
+fn builder(limit: usize) -> dense::Builder {
+    let config = dense::Config::new()
+        .match_kind(MatchKind::All)
+        .start_kind(StartKind::Anchored)
+        .accelerate(false)
+        .dfa_size_limit(Some(limit))
+        .determinize_size_limit(Some(MAX_WORK_BYTES));
+    let mut builder = dense::Builder::new();
+    let thompson = thompson::Config::new()
+        .utf8(false)
+        .which_captures(WhichCaptures::None)
+        .nfa_size_limit(Some(MAX_NFA_BYTES));
+    builder.configure(config).syntax(syntax()).thompson(thompson);
+    builder
+}
+
+fn start_of(dfa: &Dfa) -> Result<StateID, String> {
+    let config = start::Config::new().anchored(Anchored::Yes);
+    dfa.start_state(&config).map_err(|error| error.to_string())
+}
+
+/// An own rule is compiled by itself first, so that what is wrong with it can be said.
+pub(super) fn check_own(rule: &Rule) -> Result<(), RuleError> {
+    let fault = |reason: String| RuleError::of(&rule.name, reason);
+    let dfa = builder(MAX_OWN_AUTOMATON_BYTES).build(&rule.pattern).map_err(|error| {
+        fault(if error.is_size_limit_exceeded() {
+            format!("the pattern needs an automaton of more than {MAX_OWN_AUTOMATON_BYTES} bytes")
+        } else {
+            reason_of(&error)
+        })
+    })?;
+    let start = start_of(&dfa).map_err(fault)?;
+    for prefix in &rule.prefixes {
+        let end = prefix.bytes().fold(start, |state, byte| dfa.next_state(state, byte));
+        if dfa.is_dead_state(end) {
+            return Err(fault(format!("the pattern can't begin with the prefix {prefix:?}")));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn reason_of(error: &(dyn std::error::Error + 'static)) -> String {
+    // The innermost says what is wrong where.
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Which rule is it that they don't compile for?
+fn culprit(members: &[(RuleId, &Rule)], error: &dense::BuildError) -> RuleError {
+    let names: Vec<&str> = members.iter().map(|(_, rule)| &*rule.name).collect();
+    let names = names.join(", ");
+    if error.is_size_limit_exceeded() {
+        return RuleError::TooLarge(names);
+    }
+    let fails = |rule: &&Rule| syntax::parse_with(&rule.pattern, &syntax()).is_err();
+    let name = members.iter().map(|(_, rule)| *rule).find(fails).map_or(&*names, |rule| &rule.name);
+    RuleError::of(name, reason_of(error))
+}

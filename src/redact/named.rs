@@ -1,0 +1,55 @@
+//! Values that their names make secrets, where JSON holds both apart: `{"password": "…"}`.
+
+use super::{
+    engine::{Depth, Engine, Hit},
+    scan::Scan,
+};
+
+/// A longer name is a text.
+const MAX_NAME_BYTES: usize = 128;
+/// A longer value is a text; tier 2 takes no longer ones, and formats that have a name in them
+/// none either.
+const MAX_VALUE_BYTES: usize = 1024;
+
+const BETWEEN: &[u8] = b"\": \"";
+
+impl Engine {
+    /// The secrets in `value`, in order and apart, that are some because of its name: those that
+    /// would be found in the text `"name": "value"`.
+    #[must_use]
+    pub fn find_named(&self, name: &[u8], value: &[u8]) -> Vec<Hit> {
+        if name.len() > MAX_NAME_BYTES || value.len() > MAX_VALUE_BYTES {
+            return Vec::new();
+        }
+        let mut text = Vec::with_capacity(name.len() + value.len() + BETWEEN.len() + 2);
+        text.push(b'"');
+        text.extend_from_slice(name);
+        text.extend_from_slice(BETWEEN);
+        if !self.may_name_secrets(name, &text) {
+            return Vec::new();
+        }
+        let start = text.len();
+        // The value ends where it ends, whatever is in it.
+        text.extend(
+            value.iter().map(|byte| if matches!(byte, b'"' | b'\\') { b'\'' } else { *byte }),
+        );
+        let end = text.len();
+        text.push(b'"');
+        let mut hits = self.find(&text, Depth::Complete);
+        hits.retain(|hit| start < hit.at.end && hit.at.start < end);
+        for hit in &mut hits {
+            hit.at = hit.at.start.max(start) - start..hit.at.end.min(end) - start;
+        }
+        hits
+    }
+
+    /// Is it a name of tier 2, or how a format may begin?
+    fn may_name_secrets(&self, name: &[u8], opening: &[u8]) -> bool {
+        if self.contexts.is_name(name) {
+            return true;
+        }
+        let mut scan = Scan::default();
+        while scan.next(self, opening, false).is_some() {}
+        !scan.is_idle()
+    }
+}

@@ -1,0 +1,138 @@
+//! What a window holds back, and what it lets through.
+
+use tollgate::redact::{Counts, Fed, MAX_CANDIDATE_BYTES, Window};
+
+use super::{REDACTOR, SMALL, hits, stream, whole};
+
+/// How much is held after `text`.
+fn held(text: &str) -> usize {
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    match window.feed(&SMALL, text, &mut out, &mut counts) {
+        Fed::Untouched => 0,
+        Fed::Changed => text.len() - out.len(),
+    }
+}
+
+#[test]
+fn only_what_may_begin_a_secret_is_held() {
+    for (text, expected) in [
+        ("words", 0),
+        ("", 0),
+        (" a", 1),
+        (" ab", 2),
+        (" ab-b", 4),
+        ("xa", 0),
+        ("x_a", 0),
+        ("x-a", 1),
+        // A rule may begin within a word.
+        ("xx1a", 2),
+        (" x-", 1),
+        ("x --", 2),
+        // A candidate is live until it is decided.
+        ("x ab_ab1", 6),
+        ("x ab_ab1ab1", 9),
+        ("x ab_ab1x", 0),
+        ("x ab_ab1ab1b", 0),
+        ("\\na", 1),
+        ("na", 0),
+        ("\u{e9}a\u{200b}", 4),
+    ] {
+        assert_eq!(held(text), expected, "{text:?}");
+    }
+    // What begins in the middle of a failing candidate is held from there.
+    assert_eq!(held("ab_x-a"), 1);
+}
+
+#[test]
+fn with_no_candidate_no_more_is_held_than_the_longest_prefix() {
+    let longest = REDACTOR.engine().rules().iter().flat_map(|rule| &rule.prefixes);
+    let longest = longest.map(String::len).max().unwrap();
+    let prose = "Tokens of the gateway pass as they are, sk is a word, and so is npm; \
+                 \u{201c}eye\u{201d} \u{2014} hf, xox, glp, gsk.\n"
+        .repeat(20);
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    let mut fed = 0;
+    for (at, c) in prose.char_indices() {
+        let piece = &prose[at..at + c.len_utf8()];
+        if window.feed(&REDACTOR, piece, &mut out, &mut counts) == Fed::Untouched {
+            out.push_str(piece);
+        }
+        fed += piece.len();
+        assert!(fed - out.len() < longest, "{} are held", fed - out.len());
+    }
+    window.finish(&REDACTOR, &mut out, &mut counts);
+    assert_eq!(out, prose);
+}
+
+#[test]
+fn most_words_go_through_as_they_came() {
+    let text = "The gateway takes secrets out of what leaves: a request, or what comes back, in \
+                pieces of a word or two. Most have nothing to do with any of them, and stay.\n";
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    let words = text.split_inclusive(' ').collect::<Vec<_>>();
+    let untouched =
+        |piece: &&&str| window.feed(&REDACTOR, piece, &mut out, &mut counts) == Fed::Untouched;
+    assert_eq!(words.iter().filter(untouched).count(), words.len());
+}
+
+#[test]
+fn zero_width_characters_do_not_make_it_hold_more_and_more() {
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    let mut fed = 1;
+    window.feed(&SMALL, "a", &mut out, &mut counts);
+    for _ in 0..1_000 {
+        if window.feed(&SMALL, "\u{200b}", &mut out, &mut counts) == Fed::Untouched {
+            out.push('\u{200b}');
+        }
+        fed += 3;
+        assert!(fed - out.len() < 64);
+    }
+}
+
+#[test]
+fn a_candidate_is_held_up_to_its_bound() {
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    let mut fed = 0;
+    for piece in std::iter::once("x ab-").chain(std::iter::repeat_n("ab1-", 5_000)) {
+        window.feed(&SMALL, piece, &mut out, &mut counts);
+        fed += piece.len();
+        let expected =
+            if fed < 2 + MAX_CANDIDATE_BYTES { 2 } else { 2 + "[REDACTED:open:00000000]".len() };
+        assert_eq!(out.len(), expected, "after {fed}");
+    }
+    assert!(!window.is_idle());
+    window.feed(&SMALL, ", then", &mut out, &mut counts);
+    assert!(out.ends_with("], then") && window.is_idle(), "{out}");
+    assert_eq!(counts.values().sum::<u32>(), 1);
+}
+
+#[test]
+fn what_is_held_comes_out_at_the_end() {
+    for text in ["x ab_ab1", "ab-ab1", "a b=12@", "--a-1", " a", "a\u{200b}"] {
+        assert_eq!(stream(&SMALL, [text]), whole(&SMALL, text));
+        assert_eq!(
+            stream(&SMALL, [text]).0.contains("REDACTED"),
+            text == "x" || !hits(&SMALL, text, tollgate::redact::Depth::Formats).is_empty()
+        );
+    }
+    // A finished window begins a new text: what was before is no part of its words.
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    for _ in 0..2 {
+        window.feed(&SMALL, "x ab-1", &mut out, &mut counts);
+        window.feed(&SMALL, "111", &mut out, &mut counts);
+        window.finish(&SMALL, &mut out, &mut counts);
+    }
+    let placeholder = out[2..].split(']').next().unwrap();
+    assert_eq!(out, format!("x {placeholder}]x {placeholder}]"));
+    assert_eq!(counts["open"], 2);
+}
+
+#[test]
+fn equal_secrets_have_equal_placeholders_however_they_come() {
+    let plain = whole(&SMALL, "ab_ab1ab1").0;
+    assert_eq!(plain.len(), "[REDACTED:exact:00000000]".len());
+    let hidden = "ab\u{200b}_ab1\u{feff}ab1";
+    assert_eq!(whole(&SMALL, hidden).0, plain);
+    assert_eq!(stream(&SMALL, ["a", "b_a", "b1ab1"]).0, plain);
+    assert_ne!(whole(&SMALL, "ab_ab1ab0").0, plain);
+}
