@@ -74,12 +74,15 @@ fn spellings(secret: &str) -> Vec<(String, String)> {
     spellings
 }
 
-/// All files of a directory, one after the other: a database with its journal.
+/// All files of a directory, one after the other: a database with its journal, and the spool.
 pub fn files_of(directory: &Path) -> Vec<u8> {
-    let mut files: Vec<_> =
+    let mut paths: Vec<_> =
         std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
-    files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect()
+    paths.sort();
+    let read = |path: &std::path::PathBuf| {
+        if path.is_dir() { files_of(path) } else { std::fs::read(path).unwrap() }
+    };
+    paths.iter().flat_map(read).collect()
 }
 
 /// Passes connections on to a server, and keeps what was sent to it.
