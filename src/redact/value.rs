@@ -125,16 +125,21 @@ fn is_identifier(part: &[u8]) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'?' | b'!'))
 }
 
-/// `${VAR}`, `<token>`, `{{ token }}`, `%TOKEN%`, a URL, a path, `sk-...` and `****`.
+/// `${VAR}`, `<token>`, `{{ token }}`, `%TOKEN%`, `@TOKEN@`, a URL, a path, where a secret is kept
+/// (`vault:…`, `arn:…`), `sk-...` and `****`.
 fn is_reference(bytes: &[u8]) -> bool {
     const WITHIN: [&[u8]; 9] = [b"${", b"{{", b"$(", b"<%", b"#{", b"://", b"...", b"***", b"%("];
-    const BEFORE: [&[u8]; 6] = [b"<", b"./", b"../", b"~/", b"{", b"$"];
+    const BEFORE: [&[u8]; 10] =
+        [b"<", b"./", b"../", b"~/", b"{", b"$", b"arn:", b"vault:", b"env:", b"file:"];
     let within = |part: &&[u8]| bytes.windows(part.len()).any(|window| window == *part);
     let before = |part: &&[u8]| bytes.starts_with(part);
     let is_hash = bytes.first() == Some(&b'$') && bytes.get(1).is_some_and(u8::is_ascii_digit);
     WITHIN.iter().any(within)
         || BEFORE.iter().any(before) && !is_hash
-        || bytes.first() == Some(&b'%') && bytes.last() == Some(&b'%')
+        || matches!(
+            (bytes.first(), bytes.last()),
+            (Some(b'%'), Some(b'%')) | (Some(b'@'), Some(b'@'))
+        )
 }
 
 /// Only words and small numbers, with what joins words.
@@ -151,9 +156,18 @@ fn is_word(part: &[u8]) -> bool {
     number.len() <= most && number.iter().all(u8::is_ascii_digit) && !is_random(word)
 }
 
-/// Does the case change so often that no one would write a word so?
+/// Does the case change so often that no one would write a word so? `ManyShortWordsInOne` is none.
 fn is_random(word: &[u8]) -> bool {
+    if is_camel(word) {
+        return false;
+    }
     let changes =
         word.windows(2).filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase());
     word.len() >= MIN_RANDOM_LETTERS && changes.count() * 3 >= word.len()
+}
+
+/// Words without a blank: a capital at most, and two small letters at least.
+fn is_camel(word: &[u8]) -> bool {
+    let mut parts = word.chunk_by(|_, next| !next.is_ascii_uppercase());
+    parts.all(|part| part.len() > 2 && part[1..].iter().all(u8::is_ascii_lowercase))
 }

@@ -3,14 +3,17 @@
 mod answer;
 mod chunk;
 mod context;
+mod corpus;
 mod cost;
 mod cut;
 mod document;
 mod machine;
+mod marked;
 mod named;
 mod request;
 mod rule;
 mod turn;
+mod vectors;
 mod view;
 mod window;
 
