@@ -21,6 +21,7 @@ use crate::{
         server::{self, Bounds, ServerTls, TlsError},
     },
     pipeline::{Gateway, Offload, Snapshot, SnapshotError},
+    redact::{KeySource, KeySourceError, LiveRedactor, Tally},
     storage::sqlite::{self, StorageError},
     stream::Hub,
 };
@@ -42,6 +43,8 @@ pub enum StartError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
+    RedactionKey(#[from] KeySourceError),
+    #[error(transparent)]
     Notifier(#[from] NotifierError),
     #[error("budget.redis_url: {0}")]
     Ledger(#[from] LedgerError),
@@ -56,7 +59,7 @@ pub enum StartError {
 pub fn check(config: &Config) -> Result<(), StartError> {
     config.server.tls.as_ref().map(server::tls_config).transpose()?;
     let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-    Snapshot::new(config, &vocabulary)?;
+    Snapshot::new(config, &vocabulary, key_source(config).peek()?)?;
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
@@ -141,6 +144,15 @@ impl App {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_with(config, LiveRedactor::default()).await
+    }
+
+    /// As [`App::start`], with `redactor` set to the redactor that `config` asks for, now and with
+    /// each reload: for telemetry, which runs before the gateway does.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub async fn start_with(config: &Config, redactor: LiveRedactor) -> Result<Self, StartError> {
         let server = &config.server;
         let public = listen("server.listen", server.listen).await?;
         let admin_listener = listen("server.admin_listen", server.admin_listen).await?;
@@ -148,7 +160,8 @@ impl App {
             (local(&public, server.listen), local(&admin_listener, server.admin_listen));
         let tls = server.tls.as_ref().map(server::tls_config).transpose()?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-        let snapshot = Snapshot::new(config, &vocabulary)?;
+        let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
+        redactor.set(Arc::clone(&snapshot.redactor));
         let sink = sqlite::open(&config.audit.path, config.audit.durability).await?;
 
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
@@ -159,8 +172,8 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(Arc::new(sink), &background);
-        let gateway = Arc::new(gateway(config, snapshot, audit, notifier, store));
+        let audit = Audit::start(Arc::new(sink), redactor.clone(), &background);
+        let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
         background.spawn(gateway.budgets.clone().keep_alive(stop_background.clone()));
@@ -277,7 +290,10 @@ impl Reloader {
     /// # Errors
     /// [`SnapshotError`]; nothing has changed then.
     pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
-        let snapshot = Snapshot::new(config, &Vocabulary::new(&config.capabilities.vocabulary))?;
+        let key = self.gateway.snapshot.load().key.of(key_source(config))?;
+        let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
+        let snapshot = Snapshot::new(config, &vocabulary, key)?;
+        self.gateway.redactor.set(Arc::clone(&snapshot.redactor));
         self.gateway.snapshot.store(Arc::new(snapshot));
         self.gateway.meter.estimator.retain(model_names(config));
         self.authenticator.set_deny_list(&config.auth.deny);
@@ -293,6 +309,7 @@ impl Reloader {
 fn gateway(
     config: &Config,
     snapshot: Snapshot,
+    redactor: LiveRedactor,
     audit: Audit,
     notifier: Arc<dyn Notifier>,
     store: LedgerStore,
@@ -300,6 +317,8 @@ fn gateway(
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
+        redactor,
+        redactions: Tally::default(),
         budgets: Budgets::new(leased(store.ledger, config.budget.lease_ms))
             .with_health(store.health),
         meter: TokenMeter::new(Estimator::new(model_names(config))),
@@ -316,6 +335,10 @@ fn gateway(
         request_timeout: Duration::from_secs(config.server.request_timeout_s),
         orphan_timeout: Duration::from_secs(config.stream.orphan_timeout_s),
     }
+}
+
+fn key_source(config: &Config) -> KeySource {
+    KeySource::new(&config.redaction, &config.audit.path)
 }
 
 fn model_names(config: &Config) -> impl Iterator<Item = &str> {

@@ -5,7 +5,10 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::domain::{CallId, Caller, MicroUsd, StreamId, Usage, UsageSource};
+use crate::{
+    domain::{CallId, Caller, MicroUsd, StreamId, Usage, UsageSource},
+    redact::{Depth, LiveRedactor},
+};
 
 /// What an entry records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,4 +138,35 @@ impl Entry {
             ..Self::new(kind, self.operation, self.request_id.clone())
         }
     }
+
+    /// Takes the secrets out of all that a stranger may have said.
+    pub(super) fn redact(&mut self, redactor: &LiveRedactor) {
+        // Names and ids have a shape, which the contextual rules would read too much into.
+        redactor.redact_in_place(&mut self.request_id, Depth::Formats);
+        let names = [&mut self.provider, &mut self.provider_model, &mut self.finish_reason];
+        for name in names.into_iter().flatten() {
+            redactor.redact_in_place(name, Depth::Formats);
+        }
+        for text in [&mut self.model, &mut self.detail].into_iter().flatten() {
+            redactor.redact_in_place(text, Depth::Complete);
+        }
+        if let Some(caller) = &mut self.caller
+            && says_a_secret(caller, redactor)
+        {
+            redact_caller(Arc::make_mut(caller), redactor);
+        }
+    }
+}
+
+/// What a token says is its issuer's word, which may have a user's in it.
+fn says_a_secret(caller: &Caller, redactor: &LiveRedactor) -> bool {
+    let Caller { subject, issuer, tier, agent, extra, .. } = caller;
+    let mut texts = [subject, issuer, tier].into_iter().chain(agent).chain(extra.values());
+    texts.any(|text| redactor.finds(text, Depth::Formats))
+}
+
+fn redact_caller(caller: &mut Caller, redactor: &LiveRedactor) {
+    let Caller { subject, issuer, tier, agent, extra, .. } = caller;
+    let texts = [subject, issuer, tier].into_iter().chain(agent).chain(extra.values_mut());
+    texts.for_each(|text| redactor.redact_in_place(text, Depth::Formats));
 }

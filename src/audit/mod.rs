@@ -38,6 +38,8 @@ pub use sink::{AuditSink, SinkError};
 pub use stored::StoredEntry;
 use writer::{Message, Writer};
 
+use crate::redact::LiveRedactor;
+
 /// Entries queued at once, intents and terminal ones together. [`Audit::record`] waits beyond it.
 pub const QUEUE_ENTRIES: usize = 16_384;
 /// Beyond this many no intent is taken, which leaves room for the ends of calls under way.
@@ -83,10 +85,11 @@ struct Shared {
 
 impl Audit {
     /// Starts the writer on `tasks`. It ends with [`Audit::shutdown`], or with the last handle.
+    /// `redactor` takes the secrets out of every entry before the sink sees it.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn start(sink: Arc<dyn AuditSink>, tasks: &TaskTracker) -> Self {
+    pub fn start(sink: Arc<dyn AuditSink>, redactor: LiveRedactor, tasks: &TaskTracker) -> Self {
         let (queue, inbox) = mpsc::channel(QUEUE_ENTRIES);
         let shared = Arc::new(Shared {
             is_failing: AtomicBool::new(false),
@@ -97,7 +100,7 @@ impl Audit {
             tasks: tasks.clone(),
             runtime: Handle::current(),
         });
-        tasks.spawn(Writer::new(sink, inbox, Arc::clone(&shared)).run());
+        tasks.spawn(Writer::new(sink, redactor, inbox, Arc::clone(&shared)).run());
         Self { queue, shared }
     }
 

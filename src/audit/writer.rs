@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{AuditSink, Entry, EntryKind, Shared, SinkError, WRITE_DEADLINE};
-use crate::domain::Kind;
+use crate::{domain::Kind, redact::LiveRedactor};
 
 /// The most that one commit carries.
 const BATCH_ENTRIES: usize = 256;
@@ -44,6 +44,7 @@ struct Waiter {
 
 pub(super) struct Writer {
     sink: Arc<dyn AuditSink>,
+    redactor: LiveRedactor,
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
@@ -55,11 +56,12 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         sink: Arc<dyn AuditSink>,
+        redactor: LiveRedactor,
         queue: mpsc::Receiver<Message>,
         shared: Arc<Shared>,
     ) -> Self {
         let (entries, waiters, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { sink, queue, shared, entries, waiters, flushes }
+        Self { sink, redactor, queue, shared, entries, waiters, flushes }
     }
 
     /// Until the queue is closed and empty, or the rest is to be abandoned.
@@ -106,11 +108,15 @@ impl Writer {
         match message {
             // Nobody waits any more and nothing was tried: it never was.
             Message::Intent { ack, .. } if ack.is_closed() => self.count_out(1),
-            Message::Intent { entry, ack, queued_at } => {
+            Message::Intent { mut entry, ack, queued_at } => {
+                entry.redact(&self.redactor);
                 self.entries.push(entry);
                 self.waiters.push(Some(Waiter { ack, queued_at }));
             }
-            Message::Entry(entry) => self.add(entry),
+            Message::Entry(mut entry) => {
+                entry.redact(&self.redactor);
+                self.add(entry);
+            }
             Message::Flush(ack) => self.flushes.push(ack),
             Message::Stop => self.queue.close(),
         }

@@ -45,15 +45,25 @@ fn report(
     }
     match refused {
         None => writeln!(out, "{}: ok ({})", path.display(), summary(config)),
-        Some(error) => writeln!(err, "{}: {error}\n1 error", path.display()),
+        Some(refused) => {
+            // One that is of several has a line for each.
+            let refused = refused.to_string();
+            for error in refused.lines() {
+                writeln!(err, "{}: {error}", path.display())?;
+            }
+            count(refused.lines().count(), err)
+        }
     }
 }
 
 /// Every error, one a line, and their number: as `check-config` and `serve` print them.
 pub(super) fn list(errors: &ConfigErrors, err: &mut impl Write) -> io::Result<()> {
     writeln!(err, "{errors}")?;
-    let count = errors.iter().count();
-    writeln!(err, "{count} error{}", if count == 1 { "" } else { "s" })
+    count(errors.iter().count(), err)
+}
+
+fn count(errors: usize, err: &mut impl Write) -> io::Result<()> {
+    writeln!(err, "{errors} error{}", if errors == 1 { "" } else { "s" })
 }
 
 fn summary(config: &Config) -> String {

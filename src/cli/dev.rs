@@ -18,6 +18,7 @@ use crate::{
     config::{self, Config},
     domain::TrustLevel,
     provider,
+    redact::LiveRedactor,
     telemetry::Telemetry,
 };
 
@@ -64,15 +65,19 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     config::validate(&config)?;
     let telemetry = Telemetry::start(&config.telemetry)?;
     runtime.block_on(async {
-        let served = serve_dev(&config, &key).await;
+        let served = serve_dev(&config, &key, telemetry.redactor().clone()).await;
         telemetry.shutdown().await;
         served
     })
 }
 
-async fn serve_dev(config: &Config, key: &SigningKey) -> Result<(), Failure> {
+async fn serve_dev(
+    config: &Config,
+    key: &SigningKey,
+    redactor: LiveRedactor,
+) -> Result<(), Failure> {
     let mut signals = serve::Signals::listen()?;
-    let app = serve::start(config, &mut signals).await.map_err(in_terms_of_options)?;
+    let app = serve::start(config, redactor, &mut signals).await.map_err(in_terms_of_options)?;
     let Some(app) = app else { return Ok(()) };
     let token = mint::mint(key, &token_spec())?;
     let model = config.models.first().map_or("demo", |model| model.name.as_str());

@@ -5,6 +5,7 @@ mod budget;
 pub mod check_config;
 mod dev;
 mod mint_token;
+mod redact;
 mod serve;
 
 use std::{
@@ -30,6 +31,7 @@ Examples:
   tollgate dev                                 try it: no service and no key needed
   tollgate serve --config tollgate.toml        run it
   tollgate check-config --config tollgate.toml say what is wrong with a configuration
+  tollgate redact --explain < prompt.txt       say which secrets would not leave
   tollgate audit tail --follow                 watch who spends what"
 )]
 struct Cli {
@@ -67,6 +69,23 @@ Examples:
   tollgate mint-token --subject ci --tier free --capability model:reasoning --ttl 10m
   tollgate mint-token --key issuer.pem --issuer https://bff.example --agent reviewer --trust L1")]
     MintToken(mint_token::Options),
+    /// Take secrets out of a text, by the rules that hold for requests and answers
+    #[command(after_help = "\
+Examples:
+  tollgate redact < prompt.txt                            the text without its secrets
+  tollgate redact --explain prompt.txt > /dev/null        where each is, and by which rule
+  git diff --cached | tollgate redact --check > /dev/null  exits with 1 if there is one
+  tail -f app.log | tollgate redact --tier 1              a stream without an end
+  tollgate redact --config tollgate.toml < prompt.txt     with own rules, and the gateway's key
+  tollgate redact --rules                                 which rules there are
+
+With --tier 1 a text of any length is read as a stream, in constant memory. Tier 2 and --explain
+need the whole of it: at most 64 MiB. Without --config the key of the placeholders is made anew each
+time. The text is looked at as it stands: a request's JSON is looked at deeper, string by string.
+
+Exits with 0; with 1 if --check has found a secret or the text can't be read; with 2 on a wrong
+option.")]
+    Redact(redact::Options),
     /// Bring the audit database to this version's schema (`serve` does so by itself)
     #[command(after_help = "\
 Examples:
@@ -189,6 +208,10 @@ pub fn main() -> ExitCode {
             return check_config::run(&file.config, config::environment(), &mut out, &mut err);
         }
         Command::MintToken(options) => mint_token::run(&options),
+        Command::Redact(options) => match redact::run(&options) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::Migrate(database) => migrate(database),
         Command::Openapi => openapi(),
         Command::Audit(AuditCommand::Tail(options)) => tail(options),

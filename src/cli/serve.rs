@@ -9,6 +9,7 @@ use super::{Failure, runtime};
 use crate::{
     app::{App, StartError},
     config::{self, Config, reload},
+    redact::LiveRedactor,
     telemetry::Telemetry,
 };
 
@@ -16,23 +17,24 @@ pub(super) fn run(path: &Path) -> Result<(), Failure> {
     let config = config::load(path, config::environment())?;
     let telemetry = Telemetry::start(&config.telemetry)?;
     runtime()?.block_on(async {
-        let served = serve(path, &config).await;
+        let served = serve(path, &config, telemetry.redactor().clone()).await;
         telemetry.shutdown().await;
         served
     })
 }
 
-async fn serve(path: &Path, config: &Config) -> Result<(), Failure> {
+async fn serve(path: &Path, config: &Config, redactor: LiveRedactor) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     // A signal that nobody listens for kills. What one asks for before `watch` listens too, its
     // first look does.
     let _hangups = signal(SignalKind::hangup())?;
-    let Some(app) = start(config, &mut signals).await? else { return Ok(()) };
+    let Some(app) = start(config, redactor, &mut signals).await? else { return Ok(()) };
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let watcher = reload::Reloader::new(path, config::environment(), config.clone());
     let reloader = app.reloader();
     let watching = reload::watch(watcher, reload::POLL_PERIOD, stop.clone(), move |new| {
-        if let Err(error) = reloader.reload(&new.config) {
+        // To compile the redaction's rules takes longer than other tasks should wait.
+        if let Err(error) = tokio::task::block_in_place(|| reloader.reload(&new.config)) {
             tracing::error!(%error, "the configuration was not reloaded; the running one stays");
         }
     });
@@ -74,10 +76,11 @@ impl Signals {
 /// Starts the gateway; `None` if it was told to stop before it had started.
 pub(super) async fn start(
     config: &Config,
+    redactor: LiveRedactor,
     signals: &mut Signals,
 ) -> Result<Option<App>, StartError> {
     tokio::select! {
-        started = App::start(config) => started.map(Some),
+        started = App::start_with(config, redactor) => started.map(Some),
         () = signals.told_to_stop() => Ok(None),
     }
 }

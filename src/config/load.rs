@@ -161,7 +161,7 @@ fn inline_secrets(tree: &mut Node) -> Vec<String> {
         let secret = match key.0.last() {
             Some(Step::Name(name)) => {
                 matches!(name.as_str(), "api_key" | "hmac_secret" | "redis_url" | "notify_secret")
-                    || key.to_string() == "audit.url"
+                    || matches!(key.to_string().as_str(), "audit.url" | "redaction.key")
             }
             _ => false,
         };

@@ -23,6 +23,7 @@ mod validate;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use load::{Loaded, inspect, load};
 pub use section::*;
+pub use suggest::did_you_mean;
 pub use validate::validate;
 
 /// The process's environment, without what is not UTF-8: no key or secret of ours is.

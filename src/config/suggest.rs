@@ -5,7 +5,9 @@ pub(super) fn remedy(unknown: &str, known: &[&str]) -> String {
     did_you_mean(unknown, known).unwrap_or_else(|| format!("known are {}", list(known)))
 }
 
-pub(super) fn did_you_mean(unknown: &str, known: &[&str]) -> Option<String> {
+/// `did you mean "…"?`, if one of `known` is near.
+#[must_use]
+pub fn did_you_mean(unknown: &str, known: &[&str]) -> Option<String> {
     nearest(unknown, known).map(|near| format!("did you mean \"{near}\"?"))
 }
 
@@ -19,8 +21,9 @@ fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     if unknown.len() > 128 {
         return None;
     }
-    let unknown = unknown.to_lowercase().replace('-', "_");
-    let by_distance = |name: &&'a str| (strsim::damerau_levenshtein(&unknown, name), *name);
+    let plain = |name: &str| name.to_lowercase().replace('-', "_");
+    let unknown = plain(unknown);
+    let by_distance = |name: &&'a str| (strsim::damerau_levenshtein(&unknown, &plain(name)), *name);
     let (distance, near) = known.iter().map(by_distance).min()?;
     (distance <= (near.len() / 3).max(1)).then_some(near)
 }

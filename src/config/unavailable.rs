@@ -7,7 +7,7 @@ use super::{AuditContent, AuditStore, Config, ProviderKind, ReplayStore, finding
 
 /// Notes each use of a feature that is not there yet.
 pub(super) fn refuse(config: &Config, found: &mut Findings) {
-    let Config { audit, redaction, stream, telemetry, .. } = config;
+    let Config { audit, stream, telemetry, .. } = config;
     #[rustfmt::skip]
     let values = [
         ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
@@ -21,7 +21,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
         ("audit.spool", audit.spool.is_some()),
         ("audit.spool_limit_bytes", audit.spool_limit_bytes.is_some()),
         ("audit.retention_days", audit.retention_days.is_some()),
-        ("redaction.rules", !redaction.rules.is_empty()),
     ];
     for (key, value, used, remedy) in values {
         found.require(!used, key, unavailable(value, remedy));

@@ -1,5 +1,7 @@
 //! Why a call was not answered, as one closed list with stable codes.
 
+use std::iter;
+
 /// Makes [`Kind`] and all that is said of a kind from one table, so that none can be left out.
 macro_rules! kinds {
     ($($(#[doc = $meaning:literal])+ $name:ident = $status:literal, $code:literal;)+) => {
@@ -147,6 +149,17 @@ impl Denial {
     #[must_use]
     pub fn with_retry_after_ms(mut self, retry_after_ms: u64) -> Self {
         self.retry_after_ms = Some(retry_after_ms);
+        self
+    }
+
+    /// With all that may quote a request put through `redact`, which gives back what it changed.
+    #[must_use]
+    pub fn redacted(mut self, redact: impl Fn(&str) -> Option<String>) -> Self {
+        for text in iter::once(&mut self.message).chain(&mut self.param) {
+            if let Some(redacted) = redact(text) {
+                *text = redacted;
+            }
+        }
         self
     }
 }

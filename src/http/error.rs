@@ -14,6 +14,7 @@ use crate::{
     budget::{Policy, Report, Standing},
     domain::{Denial, Kind},
     pipeline::Refused,
+    redact::{Depth, LiveRedactor},
 };
 
 /// Who says no: us, or the provider. So that nobody looks for a fault on the wrong side.
@@ -47,6 +48,18 @@ impl ApiError {
 
     pub(super) fn refused(&self) -> &Refused {
         &self.0.refused
+    }
+
+    /// Without the secrets that it may quote from the request.
+    pub(super) fn redacted(self, redactor: &LiveRedactor) -> Self {
+        let redact = |text: &str| redactor.changed(text, Depth::Complete);
+        let refused = &self.0.refused;
+        let denial = refused.denial.clone().redacted(redact);
+        if denial == refused.denial {
+            return self;
+        }
+        let refused = Refused { denial, ..refused.clone() };
+        Self(Arc::new(Inner { refused, challenge: self.0.challenge.clone(), ..*self.0 }))
     }
 
     pub(super) fn reason(&self) -> Option<&'static str> {

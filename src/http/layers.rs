@@ -47,6 +47,7 @@ use super::{
 use crate::{
     audit::{Entry, EntryKind},
     domain::{Caller, Denial, Kind, RequestId, TraceContext},
+    redact::Depth,
     telemetry::{ServerStart, server_span},
 };
 
@@ -102,7 +103,10 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     let route = matched.as_ref().map(MatchedPath::as_str);
     let path = request.uri().path().to_owned();
     let headers = request.headers();
+    let redactor = &state.gateway().redactor;
     let request_id = header(headers, "x-request-id").and_then(RequestId::from_caller);
+    // It goes to the provider, the log, the trail and back: one that is a secret is not taken.
+    let request_id = request_id.filter(|id| !redactor.finds(id.as_str(), Depth::Complete));
     let request_id = request_id.unwrap_or_else(RequestId::generate);
     let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
     let span = server_span(&ServerStart {
@@ -125,6 +129,7 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     let answered = answered.instrument(span.span().clone()).await;
     let mut response = answered.unwrap_or_else(|_| panicked());
     let failure = response.extensions_mut().remove::<ApiError>();
+    let failure = failure.map(|error| error.redacted(redactor));
     if let Some(error) = &failure {
         error::render(error, &path, &mut response);
         record(&state, &context, error);

@@ -1,4 +1,4 @@
-//! GET /metrics, on the admin port alone: how budgets are doing.
+//! GET /metrics, on the admin port alone: how budgets are doing, and what redaction finds.
 
 use axum::extract::State;
 use http::header::CONTENT_TYPE;
@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use super::AppState;
 use crate::{
     budget::{Failure, LedgerHealth},
+    redact::Tally,
     telemetry::{
         Exposition,
         MetricKind::{Counter, Gauge},
@@ -18,6 +19,7 @@ pub(super) async fn metrics(State(state): State<AppState>) -> Answer {
     let gateway = state.gateway();
     let mut out = Exposition::default();
     budgets(&state, &mut out);
+    redactions(&gateway.redactions, &mut out);
     if let Some(health) = gateway.budgets.health() {
         store(health, &mut out);
     }
@@ -66,6 +68,17 @@ fn budgets(state: &AppState, out: &mut Exposition) {
         "tollgate_token_counts_refused_total",
         "Answers whose tokens were estimated, as too many waited to be counted.",
         gateway.meter.counter.refused(),
+    );
+}
+
+fn redactions(tally: &Tally, out: &mut Exposition) {
+    let counts = tally.counts();
+    out.labelled(
+        Counter,
+        "tollgate_redactions_total",
+        "Secrets taken out, or refused, by the rule that knows them and the way they were on.",
+        ["rule", "direction"],
+        counts.iter().map(|(rule, direction, count)| ([&**rule, direction.as_str()], *count)),
     );
 }
 

@@ -9,7 +9,7 @@ use crate::{
         UsageSource,
     },
     provider::Route,
-    redact::Counts,
+    redact::{Counts, Depth, Direction, LiveRedactor, Tally},
     stream::Conclusion,
     telemetry::{CallSpan, ModelEnd},
 };
@@ -36,6 +36,16 @@ impl Ending {
             Self::Completed | Self::RefusedUpstream { .. } => None,
             Self::Denied(denial) | Self::Failed(denial) => Some(denial.clone()),
             Self::Canceled(_) => Some(Denial::new(Kind::Canceled, "The call was canceled.")),
+        }
+    }
+
+    /// Without the secrets that its message may quote.
+    pub(super) fn redacted(self, redactor: &LiveRedactor) -> Self {
+        let redact = |text: &str| redactor.changed(text, Depth::Complete);
+        match self {
+            Self::Denied(denial) => Self::Denied(denial.redacted(redact)),
+            Self::Failed(denial) => Self::Failed(denial.redacted(redact)),
+            other => other,
         }
     }
 
@@ -144,8 +154,15 @@ impl OpenCall {
         self.intent.clone()
     }
 
-    /// Adds secrets that were found in the answer to those of the request.
-    pub(super) fn count_redactions(&mut self, counts: &Counts) {
+    /// Adds secrets that were found in the request or in the answer, for the call's row and in
+    /// the gateway's `tally`.
+    pub(super) fn count_redactions(
+        &mut self,
+        tally: &Tally,
+        direction: Direction,
+        counts: &Counts,
+    ) {
+        tally.add(direction, counts);
         for (rule, count) in counts {
             *self.redactions.entry(std::sync::Arc::clone(rule)).or_default() += count;
         }

@@ -5,6 +5,7 @@
 //! happens: settle the budget, write the terminal audit row, end the span.
 
 mod answer;
+mod fault;
 mod finish;
 mod model_call;
 mod offload;
@@ -36,7 +37,7 @@ use crate::{
     config::{Config, ResponseRedaction},
     domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
-    redact::{Redactor, RedactorError},
+    redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
     stream::Hub,
 };
 
@@ -47,7 +48,9 @@ pub struct Snapshot {
     pub registry: Registry,
     pub limits: LimitTable,
     pub tools: ToolTable,
-    pub redactor: Redactor,
+    pub redactor: Arc<Redactor>,
+    /// What the redactor's placeholders are made with.
+    pub key: KeptKey,
     /// Are the secrets taken out of answers too?
     pub redacts_answers: bool,
 }
@@ -59,6 +62,8 @@ pub enum SnapshotError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Redactor(#[from] RedactorError),
+    #[error(transparent)]
+    Key(#[from] KeySourceError),
     #[error("tools.{tool}.requires: `{capability}` is not in capabilities.vocabulary")]
     UnknownCapability { tool: String, capability: String },
 }
@@ -66,12 +71,17 @@ pub enum SnapshotError {
 impl Snapshot {
     /// # Errors
     /// [`SnapshotError`] names the key at fault.
-    pub fn new(config: &Config, vocabulary: &Vocabulary) -> Result<Self, SnapshotError> {
+    pub fn new(
+        config: &Config,
+        vocabulary: &Vocabulary,
+        key: KeptKey,
+    ) -> Result<Self, SnapshotError> {
         Ok(Self {
             registry: Registry::new(config, vocabulary)?,
             limits: LimitTable::new(config),
             tools: ToolTable::new(config, vocabulary)?,
-            redactor: Redactor::new(&config.redaction)?,
+            redactor: Arc::new(Redactor::with_key(&config.redaction, key.key().clone())?),
+            key,
             redacts_answers: config.redaction.responses == ResponseRedaction::Redact,
         })
     }
@@ -107,6 +117,10 @@ impl ToolTable {
 pub struct Gateway {
     pub snapshot: ArcSwap<Snapshot>,
     pub audit: Audit,
+    /// The running configuration's redactor, for what is told or written outside of a call.
+    pub redactor: LiveRedactor,
+    /// What redaction has found so far. Whoever redacts a call adds to it.
+    pub redactions: Tally,
     pub budgets: Budgets,
     /// Calls that wait for a slot.
     pub queues: FairQueues,

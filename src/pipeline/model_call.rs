@@ -12,13 +12,16 @@ use tracing::{Instrument as _, Span};
 use super::{
     Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
     answer::{self, AnswerStream, PassError},
+    fault::{
+        cut_short, not_passed_on, not_redacted, not_understood, panicked, shutting_down, too_long,
+    },
     route, spend, stage,
 };
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
-    redact::RedactError,
+    redact::{Depth, Direction},
     stream::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
@@ -152,7 +155,7 @@ impl Telling {
                 told.unwrap_or_else(|_| Ok(Ending::Failed(span.in_scope(panicked)))).unwrap_or_else(|ending| ending)
             }
         };
-        let ending = self.let_go(&mut open, ending);
+        let ending = self.let_go(&mut open, ending).redacted(&gateway.redactor);
         // Boxed: while a stream is open, its task has no use for this room.
         Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
     }
@@ -224,10 +227,11 @@ impl Telling {
         self.limits = Some(Box::new(limits));
         reserved?;
         let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
-        open.redactions = match &redacted {
+        let counts = match &redacted {
             Ok(redacted) => redacted.counts().clone(),
             Err(error) => error.counts(),
         };
+        open.count_redactions(&self.gateway.redactions, Direction::Request, &counts);
         let redacted = redacted.map_err(|error| not_redacted(&error))?;
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
@@ -244,13 +248,19 @@ impl Telling {
     }
 
     /// Keeps a whole answer until the call is settled.
-    async fn keep(&mut self, open: &mut OpenCall, complete: Complete) -> Result<Ending, Ending> {
+    async fn keep(
+        &mut self,
+        open: &mut OpenCall,
+        mut complete: Complete,
+    ) -> Result<Ending, Ending> {
         open.progress.note_complete(&complete);
+        let redactor = &self.gateway.redactor;
+        complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
         self.answer = Some(if self.snapshot.redacts_answers {
             let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
             let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
-            open.count_redactions(&counts);
+            open.count_redactions(&self.gateway.redactions, Direction::Response, &counts);
             complete
         } else {
             complete
@@ -332,7 +342,8 @@ impl Telling {
         let told = std::panic::catch_unwind(AssertUnwindSafe(|| {
             outlet.map_or(Ok(()), |outlet| answer::let_go(&mut redaction, redactor, outlet))
         }));
-        open.count_redactions(redaction.counts());
+        let counts = redaction.counts();
+        open.count_redactions(&self.gateway.redactions, Direction::Response, counts);
         match told {
             Ok(Ok(())) => ending,
             Ok(Err(error)) => self.span.in_scope(|| not_passed_on(&error)),
@@ -357,46 +368,4 @@ async fn out_of_time(gateway: &Gateway, deadline: Instant) {
         () = sleep_until(deadline) => {}
     }
     tokio::time::sleep(LAST_WORDS).await;
-}
-
-fn shutting_down() -> Denial {
-    Denial::new(Kind::ShuttingDown, "The gateway is shutting down; try again.")
-        .with_retry_after_ms(1_000)
-}
-
-fn too_long() -> Denial {
-    Denial::new(Kind::CallTimeout, "The call took longer than request_timeout_s.")
-}
-
-fn panicked() -> Denial {
-    tracing::error!("the story of a call panicked: a bug");
-    Denial::new(Kind::Internal, "The gateway failed; the request id finds it in the log.")
-}
-
-/// What is wrong with the body may quote it, so it is not logged.
-fn not_redacted(error: &RedactError) -> Ending {
-    match error {
-        RedactError::Blocked { denial, .. } => Ending::Denied(denial.clone()),
-        RedactError::Broken { .. } | RedactError::Failed => {
-            tracing::error!("a call could not be redacted, so it was not sent: a bug");
-            Ending::Failed(error.to_denial())
-        }
-    }
-}
-
-/// What the parser says of the chunk may quote it, so only the place is logged.
-fn not_understood(error: &serde_json::Error) -> Ending {
-    let (kind, column) = (error.classify(), error.column());
-    tracing::warn!(?kind, column, "a chunk is not understood");
-    let message = "The model's provider sent a chunk that is not understood.";
-    Ending::Failed(Denial::new(Kind::UpstreamInvalid, message))
-}
-
-fn not_passed_on(error: &PassError) -> Ending {
-    tracing::warn!(%error, "a stream cannot be passed on whole");
-    Ending::Failed(error.to_denial())
-}
-
-fn cut_short() -> Denial {
-    Denial::new(Kind::UpstreamLost, "The model's provider broke off before the answer's end.")
 }

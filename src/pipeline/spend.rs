@@ -11,6 +11,7 @@ use crate::{
         Measure, ModelBounds, NoticeOwner, NoticeUnit, Period, Refusal, Report, Scope, Window,
     },
     domain::{Caller, Kind, ModelCall, NoticeId},
+    redact::Depth,
 };
 
 /// What the call may take of every bucket that applies to it.
@@ -168,6 +169,7 @@ fn tell(gateway: &Gateway, open: &OpenCall, exhausted: &Exhausted) {
         call_id: open.id,
         trace_id: format!("{:032x}", open.context.trace.trace_id),
     };
+    let notice = notice.redacted(|text| gateway.redactor.changed(text, Depth::Formats));
     // Another gateway may have told of it: the store knows, and the call does not wait for it.
     let (budgets, notifier) = (gateway.budgets.clone(), Arc::clone(&gateway.notifier));
     let bucket = Arc::clone(bucket);

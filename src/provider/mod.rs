@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub use chunk::{
     Choice, ChunkHead, ChunkView, CompletionView, Delta, Text, ToolCallDelta, UsageView,
@@ -73,6 +73,19 @@ pub struct Complete {
     /// Only those that may be passed on.
     pub headers: HeaderMap,
     pub body: Bytes,
+}
+
+impl Complete {
+    /// Leaves out the headers whose value `is_secret`: the client can do without.
+    pub fn drop_headers(&mut self, is_secret: impl Fn(&str) -> bool) {
+        let secret = |value: &HeaderValue| is_secret(&String::from_utf8_lossy(value.as_bytes()));
+        let names: Vec<HeaderName> = self.headers.keys().cloned().collect();
+        for name in names {
+            if self.headers.get_all(&name).iter().any(secret) {
+                self.headers.remove(name);
+            }
+        }
+    }
 }
 
 /// A stream whose first events have come.

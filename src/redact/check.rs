@@ -10,7 +10,8 @@ pub(super) fn passes(rule: &Rule, secret: &[u8], stop_words: &[String]) -> bool 
         Need::Mixed => kinds(secret) >= 2,
         Need::NoStopWord => !has_stop_word(secret, stop_words),
     };
-    rule.needs.iter().all(meets)
+    rule.max.is_none_or(|max| secret.len() <= max)
+        && rule.needs.iter().all(meets)
         && rule.entropy.is_none_or(|least| entropy(secret) >= least)
         && !rule.allow.iter().any(|allowed| allowed.as_bytes() == secret)
 }

@@ -13,6 +13,8 @@ use regex_automata::{
 };
 
 use super::{
+    RuleInfo,
+    allow::AllowList,
     check,
     context::Contexts,
     family::{Family, check_own, families, reason_of, syntax},
@@ -66,6 +68,8 @@ pub struct Engine {
     names: Vec<Arc<str>>,
     pub(super) contexts: Contexts,
     stop_words: Vec<String>,
+    allowed: AllowList,
+    infos: Vec<RuleInfo>,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
 }
@@ -88,12 +92,14 @@ impl Engine {
         let prefixes = rules.iter().zip(numbers).flat_map(|(rule, family)| {
             rule.prefixes.iter().map(move |prefix| (prefix.as_bytes(), family, rule.boundary))
         });
-        let prefixes = Prefixes::new(prefixes)?;
+        let prefixes = Prefixes::new(&prefixes.collect::<Vec<_>>())?;
         let views = Views::new(rules.iter().flat_map(|rule| &rule.prefixes).map(String::as_str));
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
             names: names.cloned().collect(),
+            allowed: AllowList::default(),
+            infos: RuleInfo::of(set),
             stop_words: set.stop_words.iter().map(|word| word.to_ascii_lowercase()).collect(),
             contexts: Contexts::new(&set.contexts),
             groups: groups(&rules)?,
@@ -117,6 +123,19 @@ impl Engine {
         }
         let engine = Arc::new(Self::compile(&RuleSet::built_in()?)?);
         Ok(Arc::clone(BUILT_IN.get_or_init(|| engine)))
+    }
+
+    /// Lets these pass.
+    pub(super) fn allowing(self, allowed: AllowList) -> Self {
+        Self { allowed, ..self }
+    }
+
+    /// Could this be an own rule?
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check_own(rule: &Rule) -> Result<(), RuleError> {
+        rule.check().and_then(|()| check_own(rule))
     }
 
     /// The secrets in `text`, in order, none within another.
@@ -157,6 +176,9 @@ impl Engine {
     fn add_contexts(&self, text: &[u8], hits: &mut Vec<Hit>) {
         let formats = hits.len();
         for (at, number) in self.contexts.find(text, &self.stop_words) {
+            if self.allowed.has(&self.names[self.rules.len() + number], &text[at.clone()]) {
+                continue;
+            }
             let before = hits[..formats].partition_point(|hit| hit.at.end <= at.start);
             if hits[..formats].get(before).is_none_or(|hit| hit.at.start >= at.end) {
                 let number = u16::try_from(self.rules.len() + number).unwrap_or(u16::MAX);
@@ -170,6 +192,18 @@ impl Engine {
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// All rules, of both tiers.
+    #[must_use]
+    pub fn infos(&self) -> &[RuleInfo] {
+        &self.infos
+    }
+
+    /// What a person is told of a rule.
+    #[must_use]
+    pub fn info(&self, rule: RuleId) -> &RuleInfo {
+        &self.infos[rule.index()]
     }
 
     /// A rule's name.
@@ -198,7 +232,9 @@ impl Engine {
 
     /// Has it what its rule needs beside the shape?
     pub(super) fn is_secret(&self, rule: RuleId, secret: &[u8]) -> bool {
-        check::passes(self.rule(rule), &placeholder::visible(secret), &self.stop_words)
+        let secret = placeholder::visible(secret);
+        check::passes(self.rule(rule), &secret, &self.stop_words)
+            && !self.allowed.has(self.name(rule), &secret)
     }
 
     /// Where in a match the secret is. What is after it in `text` is what was seen so far.

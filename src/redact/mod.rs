@@ -6,6 +6,7 @@
 //! | [`engine`] | the rules, compiled |
 //! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
+//! | `filter` | what skips to the next of these places |
 //! | `scan` | the machine that finds secrets in a text, wherever it is cut |
 //! | `candidate` | a place where a secret may begin |
 //! | `trail` | what it need not look at twice |
@@ -19,13 +20,23 @@
 //! | [`view`] | what a text stands for: base64, percent-encoding and the like |
 //! | `named` | values that their names make secrets |
 //! | `json`, `path` | the tokens of JSON, and the way to one |
+//! | `info` | what a person is told of a rule |
+//! | `key_file` | where the placeholders' key comes from |
+//! | `setup` | from `[redaction]` to the rules: own ones, and in `allow` what passes |
+//! | `live` | the redactor of now, for all that is written down or told outside of a call |
+//! | `tally` | how many secrets were taken out since the start |
 
+mod allow;
 mod candidate;
 mod check;
 mod context;
 pub mod engine;
 mod family;
+mod filter;
+mod info;
 mod json;
+mod key_file;
+mod live;
 mod named;
 mod path;
 pub mod placeholder;
@@ -34,6 +45,8 @@ mod request;
 pub mod rule;
 mod scan;
 mod search;
+mod setup;
+mod tally;
 mod trail;
 mod value;
 pub mod view;
@@ -43,9 +56,14 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 pub use candidate::MAX_CANDIDATE_BYTES;
 pub use engine::{Depth, Engine, Hit, RuleId};
+pub use info::RuleInfo;
+pub use key_file::{KeptKey, KeySource, KeySourceError};
+pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use request::RedactError;
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
+pub use setup::SetupErrors;
+pub use tally::{Direction, Tally};
 pub use window::{Fed, Window};
 
 use crate::config::{RedactionConfig, RequestRedaction};
@@ -65,18 +83,29 @@ pub enum RedactorError {
     Rules(#[from] RuleError),
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Setup(#[from] SetupErrors),
 }
 
 /// How many secrets each rule found.
 pub type Counts = BTreeMap<Arc<str>, u32>;
 
 impl Redactor {
-    /// With the built-in rules and a key of its own.
+    /// With a key of its own: its placeholders can be matched for as long as it lives.
     ///
     /// # Errors
     /// See [`RedactorError`].
     pub fn new(config: &RedactionConfig) -> Result<Self, RedactorError> {
-        Ok(Self::from_parts(Engine::built_in()?, PlaceholderKey::random()?, config.requests))
+        Self::with_key(config, PlaceholderKey::random()?)
+    }
+
+    /// With the key that the deployment keeps, see [`KeySource`]. Compiling the rules takes long
+    /// for an async thread where `config` has rules of its own.
+    ///
+    /// # Errors
+    /// See [`RedactorError`].
+    pub fn with_key(config: &RedactionConfig, key: PlaceholderKey) -> Result<Self, RedactorError> {
+        Ok(Self::from_parts(setup::engine(config, &key)?, key, config.requests))
     }
 
     #[must_use]

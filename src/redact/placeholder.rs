@@ -56,10 +56,15 @@ impl PlaceholderKey {
 
     /// `[REDACTED:rule:hmac8]`. Characters that are not seen make no difference.
     pub(super) fn placeholder(&self, rule: &str, secret: &[u8]) -> String {
+        format!("[REDACTED:{rule}:{}]", self.tag(secret))
+    }
+
+    /// `hmac8`: what tells a secret from others.
+    pub(super) fn tag(&self, secret: &[u8]) -> String {
         let secret = &secret[..secret.len().min(MAX_HASHED_BYTES)];
         let tag = hmac::sign(&self.0, &visible(secret));
         let tag = tag.as_ref();
-        format!("[REDACTED:{rule}:{:02x}{:02x}{:02x}{:02x}]", tag[0], tag[1], tag[2], tag[3])
+        format!("{:02x}{:02x}{:02x}{:02x}", tag[0], tag[1], tag[2], tag[3])
     }
 }
 

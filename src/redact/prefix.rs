@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::rule::RuleError;
+use super::{filter::Filter, rule::RuleError};
 
 /// A state's number; from [`Prefixes::special`] on, something is to be done.
 pub(super) type State = u16;
@@ -65,6 +65,7 @@ pub(super) struct Prefixes {
     infos: Vec<Info>,
     endings: Vec<Ending>,
     special: State,
+    filter: Filter,
 }
 
 impl Prefixes {
@@ -84,6 +85,24 @@ impl Prefixes {
     #[inline]
     pub const fn is_special(&self, state: State) -> bool {
         state >= self.special
+    }
+
+    /// Skips what can't begin a prefix, if none is live in `state` after the byte before `at`. Says
+    /// which state is reached where.
+    #[inline]
+    pub fn skip(&self, state: State, text: &[u8], at: usize) -> (State, usize) {
+        let to = self.filter.next(text, at);
+        // The last two bytes say all of the state, if both were skipped.
+        match text.get(at..to) {
+            Some([.., last, byte]) => (Before::Other.after(*last).after(*byte) as State, to),
+            _ => (state, at),
+        }
+    }
+
+    /// Is no prefix live?
+    #[inline]
+    pub const fn is_base(state: State) -> bool {
+        (state as usize) < BASES
     }
 
     /// After [`UNSURE`]: the state after the character at `at`, and the character's length, or that
@@ -186,9 +205,9 @@ pub(super) type Prefix<'a> = (&'a [u8], u16, bool);
 struct Tries(Vec<Node>);
 
 impl Tries {
-    fn new<'a>(prefixes: impl Iterator<Item = Prefix<'a>>) -> Self {
+    fn new(prefixes: &[Prefix<'_>]) -> Self {
         let mut tries = Self(vec![Node::default(), Node::default()]);
-        for (prefix, family, boundary) in prefixes {
+        for &(prefix, family, boundary) in prefixes {
             tries.insert(BOUNDED, prefix, family);
             if !boundary {
                 tries.insert(FREE, prefix, family);
@@ -237,10 +256,12 @@ struct Builder {
 impl Prefixes {
     /// # Errors
     /// There are too many of them.
-    pub fn new<'a>(prefixes: impl Iterator<Item = Prefix<'a>>) -> Result<Self, RuleError> {
+    pub fn new(prefixes: &[Prefix<'_>]) -> Result<Self, RuleError> {
         let mut builder = Builder::new(Tries::new(prefixes));
         builder.run()?;
-        Ok(builder.finish())
+        let before = |byte| Before::Other.after(byte) != Before::Word || b"nrt".contains(&byte);
+        let of = prefixes.iter().map(|(prefix, _, boundary)| (*prefix, *boundary));
+        Ok(builder.finish(Filter::new(of, before, |byte| !byte.is_ascii())))
     }
 }
 
@@ -345,7 +366,7 @@ impl Builder {
     }
 
     /// States that end a prefix come last.
-    fn finish(self) -> Prefixes {
+    fn finish(self, filter: Filter) -> Prefixes {
         let (plain, special): (Vec<_>, Vec<_>) =
             (0..self.sets.len()).partition(|number| self.sets[*number].endings.is_empty());
         let mut numbers = vec![0; self.sets.len()];
@@ -374,6 +395,7 @@ impl Builder {
             table,
             infos,
             endings,
+            filter,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Redactor {
     }
 }
 
-fn replace(body: &[u8], found: &Found) -> Bytes {
+pub(super) fn replace(body: &[u8], found: &Found) -> Bytes {
     let mut out = Vec::with_capacity(body.len());
     let mut from = 0;
     for (at, secret) in found {

@@ -175,6 +175,12 @@ impl RuleSet {
         &self.contexts
     }
 
+    /// Of all rules, of both tiers.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let contexts = self.contexts.iter().map(|context| &context.name);
+        self.rules.iter().map(|rule| &rule.name).chain(contexts)
+    }
+
     fn check(&self) -> Result<(), RuleError> {
         let mut names = std::collections::BTreeSet::new();
         let contexts = self.contexts.iter().map(|context| (&context.name, context.fault()));
@@ -198,6 +204,13 @@ fn name_fault(name: &str) -> Option<String> {
 }
 
 impl Rule {
+    /// # Errors
+    /// Why this can be no rule, as far as one sees without compiling it.
+    pub(super) fn check(&self) -> Result<(), RuleError> {
+        let fault = name_fault(&self.name).or_else(|| self.fault());
+        fault.map_or(Ok(()), |fault| Err(RuleError::of(&self.name, fault)))
+    }
+
     /// Why this can be no rule, as far as one sees without compiling it.
     fn fault(&self) -> Option<String> {
         if !(1..=MAX_PREFIXES).contains(&self.prefixes.len()) {

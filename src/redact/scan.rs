@@ -171,7 +171,9 @@ impl Scan {
         let (mut state, mut at) = (self.state, self.at);
         while let Some(byte) = text.get(at) {
             let next = prefixes.next(state, *byte);
-            if !prefixes.is_special(next) {
+            if Prefixes::is_base(next) {
+                (state, at) = prefixes.skip(next, text, at + 1);
+            } else if !prefixes.is_special(next) {
                 (state, at) = (next, at + 1);
             } else if next == UNSURE {
                 let (next, length) = prefixes.resolve(state, text, at);

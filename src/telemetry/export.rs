@@ -6,6 +6,7 @@
 //! `try_send`, whatever the collector does.
 
 use std::{
+    borrow::Cow,
     future::poll_fn,
     io, mem,
     pin::pin,
@@ -16,7 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry::{Context, KeyValue, trace::TracerProvider};
+use opentelemetry::{
+    Array, Context, KeyValue, StringValue, Value,
+    trace::{Status, TracerProvider},
+};
 use opentelemetry_otlp::{ExporterBuildError, WithExportConfig};
 use opentelemetry_sdk::{
     Resource,
@@ -29,6 +33,7 @@ use opentelemetry_sdk::{
 use tokio::runtime::{self, Runtime};
 
 use super::{genai, span};
+use crate::redact::{Depth, LiveRedactor};
 
 /// Finished spans that wait for the collector; beyond it they are dropped.
 const QUEUE_LIMIT: usize = 4_096;
@@ -53,7 +58,11 @@ pub enum ExportError {
 }
 
 impl Exporter {
-    pub(super) fn start(endpoint: &str, service_name: &str) -> Result<Self, ExportError> {
+    pub(super) fn start(
+        endpoint: &str,
+        service_name: &str,
+        redactor: LiveRedactor,
+    ) -> Result<Self, ExportError> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("otlp")
@@ -82,6 +91,7 @@ impl Exporter {
         let reporter = Reporter {
             exporter,
             runtime: Some(runtime),
+            redactor,
             queued: Arc::clone(&queued),
             losses: Arc::clone(&losses),
         };
@@ -204,6 +214,7 @@ struct Reporter {
     exporter: opentelemetry_otlp::SpanExporter,
     /// Taken when dropped, and only then.
     runtime: Option<Runtime>,
+    redactor: LiveRedactor,
     queued: Arc<AtomicUsize>,
     losses: Arc<Losses>,
 }
@@ -214,6 +225,7 @@ impl SpanExporter for Reporter {
         self.queued.fetch_sub(spans, Ordering::AcqRel);
         for span in &mut batch {
             rename(&mut span.attributes);
+            redact(span, &self.redactor);
         }
         // The batch processor's thread polls this and knows no runtime; sleeps and sockets are
         // the own runtime's.
@@ -257,5 +269,43 @@ fn rename(attributes: &mut Vec<KeyValue>) {
         attributes.iter_mut().find(|attribute| attribute.key.as_str() == span::REQUEST_ID)
     {
         attribute.key = genai::REQUEST_ID.into();
+    }
+}
+
+/// Takes the secrets out of all that a stranger may have said in a span. Not out of its keys,
+/// which are ours.
+fn redact(span: &mut SpanData, redactor: &LiveRedactor) {
+    redact_text(&mut span.name, redactor);
+    redact_attributes(&mut span.attributes, redactor);
+    for event in &mut span.events.events {
+        redact_text(&mut event.name, redactor);
+        redact_attributes(&mut event.attributes, redactor);
+    }
+    for link in &mut span.links.links {
+        redact_attributes(&mut link.attributes, redactor);
+    }
+    if let Status::Error { description } = &mut span.status {
+        redact_text(description, redactor);
+    }
+}
+
+fn redact_attributes(attributes: &mut [KeyValue], redactor: &LiveRedactor) {
+    let redact = |text: &mut StringValue| {
+        if let Cow::Owned(redacted) = redactor.redact(text.as_str(), Depth::Complete) {
+            *text = redacted.into();
+        }
+    };
+    for KeyValue { value, .. } in attributes {
+        match value {
+            Value::String(text) => redact(text),
+            Value::Array(Array::String(texts)) => texts.iter_mut().for_each(redact),
+            _ => {}
+        }
+    }
+}
+
+fn redact_text(text: &mut Cow<'static, str>, redactor: &LiveRedactor) {
+    if let Cow::Owned(redacted) = redactor.redact(text, Depth::Complete) {
+        *text = Cow::Owned(redacted);
     }
 }

@@ -3,8 +3,14 @@
 //! `tracing-subscriber`'s own JSON format nests the span's fields, and parses and prints a span's
 //! JSON again for each field recorded later. Here a span keeps its two ids, as they will be
 //! printed, and nothing else.
+//!
+//! Each value's secrets are taken out before it is escaped and cut: in a whole line they might
+//! hide behind an escape, and half a secret is none that a rule knows.
 
-use std::fmt::{self, Debug, Write};
+use std::{
+    borrow::Cow,
+    fmt::{self, Debug, Write},
+};
 
 use tracing::{
     Event, Subscriber,
@@ -22,6 +28,7 @@ use tracing_subscriber::{
 };
 
 use super::span::{REQUEST_ID, TRACE_ID};
+use crate::redact::{Depth, LiveRedactor, MAX_CANDIDATE_BYTES};
 
 /// A longer value is cut: what a library prints may be anything.
 const MAX_VALUE_BYTES: usize = 4_096;
@@ -31,11 +38,17 @@ const OWN: [&str; 3] = ["timestamp", "level", "target"];
 
 /// What a line takes from a span: `,"trace_id":"…","request_id":"…"`.
 #[derive(Debug)]
-pub(super) struct SpanIds;
+pub(super) struct SpanIds(pub LiveRedactor);
 
 impl<'writer> FormatFields<'writer> for SpanIds {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut visitor = Members { out: writer, ids_only: true, has_trace: false, result: Ok(()) };
+        let mut visitor = Members {
+            out: writer,
+            redactor: &self.0,
+            ids_only: true,
+            has_trace: false,
+            result: Ok(()),
+        };
         fields.record(&mut visitor);
         visitor.result
     }
@@ -51,7 +64,7 @@ impl<'writer> FormatFields<'writer> for SpanIds {
 
 /// `{"timestamp":…,"level":…,"target":…,"message":…,…,"trace_id":…,"request_id":…}`
 #[derive(Debug)]
-pub(super) struct JsonLine;
+pub(super) struct JsonLine(pub LiveRedactor);
 
 impl<S> FormatEvent<S, SpanIds> for JsonLine
 where
@@ -67,9 +80,14 @@ where
         writer.write_str("{\"timestamp\":\"")?;
         SystemTime.format_time(&mut writer)?;
         write!(writer, "\",\"level\":\"{}\",\"target\":", metadata.level())?;
-        write_text(&mut writer, metadata.target())?;
-        let mut visitor =
-            Members { out: writer.by_ref(), ids_only: false, has_trace: false, result: Ok(()) };
+        write_text(&mut writer, metadata.target(), &self.0)?;
+        let mut visitor = Members {
+            out: writer.by_ref(),
+            redactor: &self.0,
+            ids_only: false,
+            has_trace: false,
+            result: Ok(()),
+        };
         event.record(&mut visitor);
         let has_trace = visitor.has_trace;
         visitor.result?;
@@ -88,14 +106,15 @@ where
 }
 
 /// Writes fields as members of an object, each with a comma before it.
-struct Members<'writer> {
+struct Members<'a, 'writer> {
     out: Writer<'writer>,
+    redactor: &'a LiveRedactor,
     ids_only: bool,
     has_trace: bool,
     result: fmt::Result,
 }
 
-impl Members<'_> {
+impl Members<'_, '_> {
     fn member(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         let name = field.name();
         let wanted = !self.ids_only || name == TRACE_ID || name == REQUEST_ID;
@@ -109,18 +128,15 @@ impl Members<'_> {
     }
 }
 
-impl Visit for Members<'_> {
+impl Visit for Members<'_, '_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.member(field, |out| {
-            let mut text = Bounded(String::new());
-            // The only failure is that it has got too long, and then it is cut.
-            let _ = write!(text, "{value:?}");
-            write_text(out, &text.0)
-        });
+        let redactor = self.redactor;
+        self.member(field, |out| write_text(out, &shown(value), redactor));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.member(field, |out| write_text(out, value));
+        let redactor = self.redactor;
+        self.member(field, |out| write_text(out, value, redactor));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -141,22 +157,64 @@ impl Visit for Members<'_> {
     }
 }
 
-/// Text that stops growing at [`MAX_VALUE_BYTES`].
+/// What is looked at of a value: what is kept, and a secret that begins at its end.
+const MAX_SEEN_BYTES: usize = MAX_VALUE_BYTES + MAX_CANDIDATE_BYTES;
+
+/// Text that stops growing past [`MAX_SEEN_BYTES`].
 struct Bounded(String);
 
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.push_str(text);
-        if self.0.len() > MAX_VALUE_BYTES { Err(fmt::Error) } else { Ok(()) }
+        if self.0.len() > MAX_SEEN_BYTES { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
-/// Writes a JSON string, cut where it is too long.
-fn write_text(out: &mut Writer<'_>, text: &str) -> fmt::Result {
-    let kept = &text[..text.floor_char_boundary(MAX_VALUE_BYTES)];
-    let quoted = serde_json::to_string(kept).map_err(|_| fmt::Error)?;
-    if kept.len() == text.len() {
-        return out.write_str(&quoted);
+fn shown(value: &dyn Debug) -> String {
+    let mut text = Bounded(String::new());
+    // The only failure is that it has got too long, and then it is cut.
+    let _ = write!(text, "{value:?}");
+    text.0
+}
+
+/// What may be written of `text`: without its secrets, and cut where it is too long (then true).
+fn kept<'a>(text: &'a str, redactor: &LiveRedactor) -> (Cow<'a, str>, bool) {
+    let seen = &text[..text.floor_char_boundary(MAX_SEEN_BYTES)];
+    let mut kept = redactor.redact(seen, Depth::Formats);
+    // At the end of what is seen only in part there may be a part of a secret.
+    let unsure = if seen.len() < text.len() { MAX_CANDIDATE_BYTES } else { 0 };
+    let most = MAX_VALUE_BYTES.min(kept.len().saturating_sub(unsure));
+    let is_cut = most < kept.len();
+    if is_cut {
+        let most = kept.floor_char_boundary(most);
+        kept = match kept {
+            Cow::Borrowed(kept) => Cow::Borrowed(&kept[..most]),
+            Cow::Owned(kept) => Cow::Owned(kept[..most].to_owned()),
+        };
     }
-    write!(out, "{}…\"", &quoted[..quoted.len() - 1])
+    (kept, is_cut)
+}
+
+/// Writes a JSON string.
+fn write_text(out: &mut Writer<'_>, text: &str, redactor: &LiveRedactor) -> fmt::Result {
+    let (kept, is_cut) = kept(text, redactor);
+    let quoted = serde_json::to_string(&kept).map_err(|_| fmt::Error)?;
+    if is_cut {
+        write!(out, "{}…\"", &quoted[..quoted.len() - 1])
+    } else {
+        out.write_str(&quoted)
+    }
+}
+
+/// Writes a field as the text format has it: `name=value`, and the message without its name.
+pub(super) fn write_plain(
+    out: &mut Writer<'_>,
+    name: &str,
+    value: &dyn Debug,
+    redactor: &LiveRedactor,
+) -> fmt::Result {
+    let text = shown(value);
+    let (kept, is_cut) = kept(&text, redactor);
+    let (name, sign) = if name == "message" { ("", "") } else { (name, "=") };
+    write!(out, "{name}{sign}{kept}{}", if is_cut { "…" } else { "" })
 }

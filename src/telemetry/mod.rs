@@ -2,6 +2,9 @@
 //!
 //! Nothing here may slow or fail a call. Lines and spans go through bounded queues to threads of
 //! their own; what does not fit is dropped, counted, and told of once a minute.
+//!
+//! What strangers said may be in a line or a span, so every value has its secrets taken out before
+//! it is written or sent: in `line` and `export`, by [`Telemetry::redactor`].
 
 mod export;
 mod exposition;
@@ -19,8 +22,9 @@ use std::{
 use tracing::{Dispatch, Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
+    field::MakeExt as _,
     filter::{Directive, FilterFn, ParseError, filter_fn},
-    fmt,
+    fmt::{self, format::debug_fn},
     layer::SubscriberExt,
     registry::LookupSpan,
 };
@@ -36,7 +40,10 @@ use self::{
     span::OtelLayer,
     writer::LineQueue,
 };
-use crate::config::{LogFormat, TelemetryConfig};
+use crate::{
+    config::{LogFormat, TelemetryConfig},
+    redact::LiveRedactor,
+};
 
 /// What [`Telemetry::shutdown`] waits for the collector.
 const FLUSH_SPANS: Duration = Duration::from_secs(3);
@@ -49,6 +56,7 @@ const FLUSH_LINES: Duration = Duration::from_millis(500);
 pub struct Telemetry {
     lines: LineQueue,
     exporter: Option<Exporter>,
+    redactor: LiveRedactor,
 }
 
 /// Why telemetry could not be started.
@@ -70,7 +78,7 @@ impl Telemetry {
     pub fn start(config: &TelemetryConfig) -> Result<Self, TelemetryError> {
         let (telemetry, dispatch) = Self::build(config, io::stderr(), io::stderr().is_terminal())?;
         tracing::dispatcher::set_global_default(dispatch).map_err(|_| TelemetryError::Started)?;
-        log_panics();
+        log_panics(telemetry.redactor.clone());
         Ok(telemetry)
     }
 
@@ -83,15 +91,23 @@ impl Telemetry {
     ) -> Result<(Self, Dispatch), TelemetryError> {
         let filter = log_filter(&config.log)?;
         let endpoint = config.otlp_endpoint.as_deref();
+        let redactor = LiveRedactor::default();
         let exporter = endpoint
-            .map(|endpoint| Exporter::start(endpoint, &config.service_name))
+            .map(|endpoint| Exporter::start(endpoint, &config.service_name, redactor.clone()))
             .transpose()
             .map_err(TelemetryError::Export)?;
         let lines = LineQueue::start(out).map_err(TelemetryError::Thread)?;
         let spans = exporter.as_ref().map(|exporter| otel_layer(exporter).with_filter(own_spans()));
-        let log = log_layer(config.log_format, lines.clone(), colors).with_filter(filter);
+        let log = log_layer(config.log_format, lines.clone(), colors, redactor.clone());
+        let log = log.with_filter(filter);
         let dispatch = Dispatch::new(tracing_subscriber::registry().with(spans).with(log));
-        Ok((Self { lines, exporter }, dispatch))
+        Ok((Self { lines, exporter, redactor }, dispatch))
+    }
+
+    /// What takes the secrets out of lines and spans. To be set once there are rules.
+    #[must_use]
+    pub const fn redactor(&self) -> &LiveRedactor {
+        &self.redactor
     }
 
     /// Sends the last spans and writes the last lines, and gives up on what takes longer than
@@ -129,14 +145,23 @@ fn log_layer<S>(
     format: LogFormat,
     lines: LineQueue,
     colors: bool,
+    redactor: LiveRedactor,
 ) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let layer = fmt::layer().with_writer(lines).log_internal_errors(false);
     match format {
-        LogFormat::Json => Box::new(layer.fmt_fields(SpanIds).event_format(JsonLine)),
-        LogFormat::Text => Box::new(layer.with_ansi(colors)),
+        LogFormat::Json => {
+            let ids = SpanIds(redactor.clone());
+            Box::new(layer.fmt_fields(ids).event_format(JsonLine(redactor)))
+        }
+        LogFormat::Text => {
+            let fields = debug_fn(move |out, field, value| {
+                line::write_plain(out, field.name(), value, &redactor)
+            });
+            Box::new(layer.fmt_fields(fields.delimited(" ")).with_ansi(colors))
+        }
     }
 }
 

@@ -52,6 +52,25 @@ pub struct BudgetNotice {
     pub trace_id: String,
 }
 
+impl BudgetNotice {
+    /// With all that a token may have said put through `redact`, which gives back what it changed.
+    #[must_use]
+    pub fn redacted(mut self, redact: impl Fn(&str) -> Option<String>) -> Self {
+        let owner = match &mut self.owner {
+            NoticeOwner::Agent { agent: text }
+            | NoticeOwner::Subject { subject: text }
+            | NoticeOwner::Tier { tier: text }
+            | NoticeOwner::Claim { value: text, .. } => text,
+        };
+        for text in [owner, &mut self.subject, &mut self.tier, &mut self.model] {
+            if let Some(redacted) = redact(text) {
+                *text = redacted;
+            }
+        }
+        self
+    }
+}
+
 /// Whose budget it is: `{"agent": …}`, `{"subject": …}`, `{"tier": …}` or
 /// `{"claim": name, "value": …}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -24,7 +24,10 @@ pub use catalog::{
     LimitConfig, ModelConfig, PriceConfig, ProviderConfig, ProviderKind, RouteConfig, TierConfig,
     ToolConfig, micro_usd,
 };
-pub use redaction::{RedactionConfig, RequestRedaction, ResponseRedaction};
+pub use redaction::{
+    OwnRuleConfig, RedactionConfig, RequestRedaction, ResponseRedaction, RuleNeed,
+    decode_redaction_key,
+};
 pub use server::{AdmissionConfig, ServerConfig, TlsConfig};
 pub use stream::{ReplayStore, StreamConfig};
 pub use telemetry::{LogFormat, TelemetryConfig};

@@ -6,6 +6,7 @@ mod auth;
 mod budget;
 mod catalog;
 mod name;
+mod redaction;
 mod server;
 mod service;
 mod url;
@@ -36,6 +37,7 @@ pub(super) fn check(config: &Config, found: &mut Findings) {
     catalog::check_tiers(config, found);
     catalog::check_claims(config, found);
     budget::check(&config.budget, found);
+    redaction::check(&config.redaction, found);
     service::check_audit(&config.audit, found);
     service::check_stream(&config.stream, found);
     service::check_telemetry(&config.telemetry, found);

@@ -8,7 +8,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::task::TaskTracker;
-use tollgate::audit::{Audit, Entry, Unwritten, WRITE_DEADLINE};
+use tollgate::{
+    audit::{Audit, Entry, Unwritten, WRITE_DEADLINE},
+    redact::LiveRedactor,
+};
 
 use super::{
     faulty::{FaultySink, Mode},
@@ -19,7 +22,7 @@ pub const LONG: Duration = Duration::from_mins(1);
 
 pub fn start(mode: Mode) -> (Audit, Arc<FaultySink>, TaskTracker) {
     let (sink, tasks) = (Arc::new(FaultySink::new(mode)), TaskTracker::new());
-    let audit = Audit::start(sink.clone(), &tasks);
+    let audit = Audit::start(sink.clone(), LiveRedactor::default(), &tasks);
     (audit, sink, tasks)
 }
 

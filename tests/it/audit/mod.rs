@@ -5,6 +5,7 @@ mod faulty;
 mod handle;
 mod limit;
 mod model;
+mod redaction;
 mod sqlite;
 mod support;
 mod tail;

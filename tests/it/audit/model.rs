@@ -5,7 +5,10 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use proptest::prelude::*;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
-use tollgate::audit::{Audit, Entry};
+use tollgate::{
+    audit::{Audit, Entry},
+    redact::LiveRedactor,
+};
 
 use super::{
     faulty::{FaultySink, Mode},
@@ -58,7 +61,7 @@ async fn call(audit: Audit, entry: Entry, patience: Duration) -> (Entry, Answer)
 
 async fn run(steps: &[Step]) {
     let (sink, tasks) = (Arc::new(FaultySink::new(Mode::Work)), TaskTracker::new());
-    let audit = Audit::start(sink.clone(), &tasks);
+    let audit = Audit::start(sink.clone(), LiveRedactor::default(), &tasks);
     let mut calls = Vec::new();
     for step in steps {
         sink.set(step.mode);

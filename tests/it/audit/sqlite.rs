@@ -11,6 +11,7 @@ use tollgate::{
     audit::{Audit, AuditSink, Entry, EntryKind, StoredEntry},
     config::Durability,
     domain::{MicroUsd, Usage},
+    redact::LiveRedactor,
     storage::sqlite::{self, AuditReader, StorageError},
 };
 
@@ -114,7 +115,7 @@ async fn an_intent_that_returned_is_there_for_another_connection() {
         let directory = TempDir::new();
         let tasks = TaskTracker::new();
         let sink = sqlite::open(&directory.file(), durability).await.unwrap();
-        let audit = Audit::start(Arc::new(sink), &tasks);
+        let audit = Audit::start(Arc::new(sink), LiveRedactor::default(), &tasks);
         let mut stranger = connect(&directory.file()).await;
         for expected in 1..=20_i64 {
             audit.intent(intent()).await.unwrap();

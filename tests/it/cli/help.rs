@@ -38,6 +38,7 @@ fn the_help_of_every_command_has_an_example_of_it() {
         "dev",
         "check-config",
         "mint-token",
+        "redact",
         "migrate",
         "openapi",
         "audit",

@@ -11,7 +11,6 @@ fn each_is_refused_by_name_with_what_to_do() {
         ("[audit]\nspool_limit_bytes = 1", "audit.spool_limit_bytes", "this key", "remove it"),
         ("[audit]\nretention_days = 1", "audit.retention_days", "this key", "remove it"),
         ("[audit]\ncontent = \"redacted\"", "audit.content", "\"redacted\"", "use \"none\""),
-        ("[redaction]\nrules = [{ id = 1 }]", "redaction.rules", "this key", "remove it"),
         (
             "[stream]\nreplay_store = \"redis\"",
             "stream.replay_store",

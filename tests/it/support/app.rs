@@ -9,6 +9,7 @@ use tollgate::{
     auth::mint::{SigningKey, TokenSpec, mint},
     config::Config,
     pipeline::{Gateway, SnapshotError},
+    redact::LiveRedactor,
     storage::sqlite::AuditReader,
 };
 
@@ -97,6 +98,11 @@ impl TestApp {
 
     /// With a configuration of the test's own making.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::with_redactor(change, LiveRedactor::default()).await
+    }
+
+    /// As [`TestApp::with`], with the redactor that a test's telemetry has.
+    pub async fn with_redactor(change: impl FnOnce(&mut Config), redactor: LiveRedactor) -> Self {
         let dir = std::env::temp_dir().join(format!("tollgate-it-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&dir).expect("a directory for the test");
         let key = SigningKey::generate_file(&dir.join("issuer.pem")).expect("a key");
@@ -107,7 +113,7 @@ impl TestApp {
         config.auth.issuers[0].jwks_file = Some(dir.join("jwks.json"));
         config.providers[0].base_url = Some(upstream.base_url());
         change(&mut config);
-        let app = App::start(&config).await.expect("the gateway starts");
+        let app = App::start_with(&config, redactor).await.expect("the gateway starts");
         Self { app: Some(app), upstream, config, key, dir }
     }
 

@@ -3,7 +3,9 @@
 pub mod app;
 pub mod client;
 pub mod event_stream;
+pub mod leak;
 pub mod native;
 pub mod process;
 pub mod redis;
+pub mod secret;
 pub mod upstream;

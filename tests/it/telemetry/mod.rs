@@ -3,6 +3,7 @@
 mod export;
 mod log;
 mod panic;
+mod redaction;
 
 use std::{
     io::{self, Write},

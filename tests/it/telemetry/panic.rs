@@ -12,7 +12,7 @@ fn line_of(panic: impl FnOnce() + Send + 'static) -> serde_json::Value {
     let log = Log::default();
     let (telemetry, dispatch) =
         Telemetry::build(&TelemetryConfig::default(), log.clone(), false).unwrap();
-    log_panics();
+    log_panics(telemetry.redactor().clone());
     let worker = thread::Builder::new().name("worker".to_owned());
     let worker = worker.spawn(move || tracing::dispatcher::with_default(&dispatch, panic)).unwrap();
     worker.join().unwrap_err();

@@ -3,6 +3,7 @@
 mod auth;
 mod budget;
 mod catalog;
+mod redaction;
 
 use std::path::PathBuf;
 

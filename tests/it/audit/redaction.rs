@@ -1,0 +1,79 @@
+//! No secret reaches a sink, whoever made the entry.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio_util::task::TaskTracker;
+use tollgate::{
+    audit::{Audit, Entry, EntryKind},
+    config::{Durability, RedactionConfig},
+    domain::Caller,
+    redact::{LiveRedactor, Redactor},
+    storage::sqlite,
+};
+
+use super::{
+    handle::LONG,
+    support::{TempDir, caller, denial, intent, settle},
+};
+use crate::support::{
+    leak::{Planted, files_of},
+    secret::whole,
+};
+
+fn live() -> LiveRedactor {
+    let live = LiveRedactor::default();
+    live.set(Arc::new(Redactor::new(&RedactionConfig::default()).unwrap()));
+    live
+}
+
+/// An entry with a secret in every text that is not ours.
+fn full(entry: Entry, planted: &Planted) -> Entry {
+    let at = |place: &str| planted.at(&format!("{place} of {:?}", entry.kind));
+    let caller = Caller {
+        subject: at("subject"),
+        issuer: at("issuer"),
+        tier: at("tier"),
+        agent: Some(at("agent")),
+        extra: BTreeMap::from([("cost_center".to_owned(), at("extra"))]),
+        ..(*caller()).clone()
+    };
+    Entry {
+        request_id: at("request_id"),
+        caller: Some(Arc::new(caller)),
+        model: Some(at("model")),
+        provider: Some(at("provider")),
+        provider_model: Some(at("provider_model")),
+        finish_reason: Some(at("finish_reason")),
+        detail: Some(format!("There is no model `{}`.", at("detail"))),
+        ..entry
+    }
+}
+
+#[tokio::test]
+async fn no_text_of_an_entry_is_written_with_a_secret() {
+    let dir = TempDir::new();
+    let sink = sqlite::open(&dir.file(), Durability::Strict).await.unwrap();
+    let tasks = TaskTracker::new();
+    let audit = Audit::start(Arc::new(sink), live(), &tasks);
+    let planted = Planted::default();
+    let call = full(intent(), &planted);
+    audit.intent(call.clone()).await.unwrap();
+    audit.record(full(settle(&call), &planted)).await;
+    audit.denied(full(denial(), &planted));
+    // Given up once it was written: the writer makes its end.
+    let given_up = full(intent(), &planted);
+    drop(futures_util::poll!(std::pin::pin!(audit.intent(given_up))));
+    let other = Entry {
+        detail: Some("password = Kx81-vTqz-77pL".to_owned()),
+        ..Entry::new(EntryKind::Reload, "reload", "r")
+    };
+    audit.record(other).await;
+    audit.flush(LONG).await.unwrap();
+    audit.shutdown(LONG).await.unwrap();
+    let bytes = files_of(dir.file().parent().unwrap());
+    planted.assert_not_in("the store", &bytes);
+    for absent in ["Kx81-vTqz-77pL", &whole("ghp_⁞")] {
+        assert!(memchr::memmem::find(&bytes, absent.as_bytes()).is_none(), "{absent}");
+    }
+    assert!(memchr::memmem::find(&bytes, b"There is no model `[REDACTED:").is_some());
+}
