@@ -19,7 +19,7 @@ firebase-server-key AAAA⁞{b64u:7}:APA91b{b64u:134}
 azure-storage-key AccountKey=⟦⁞{b64s:86}==⟧ | AccountName=prod{lo:5};AccountKey=⟦⁞{b64s:86}==⟧;EndpointSuffix=core.windows.net | AccountKey=⟦⁞{b64s:43}=⟧
 azure-shared-access-key Endpoint=sb://{word}.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=⟦⁞{b64s:43}=⟧ | SharedAccessKey=⟦⁞{b64s:43}=⟧
 azure-sas-signature https://{word}.blob.core.windows.net/c/f?sv=2024-11-04&sp=r&sig=⟦⁞{b64x:43}%3D⟧ | ?sv=2023-01-03&se=2030-01-01&sig=⟦⁞{b64x:43}%3D⟧&spr=https | ?sig=⟦⁞{b64x:43}%3D⟧&sr=b
-azure-client-secret {b62:3}⟦8Q~⁞{azure:34}⟧ | {b62:3}⟦7Q~⁞{azure:31}⟧
+azure-client-secret {b62:3}8⟦Q~⁞{azure:34}⟧ | {b62:3}7⟦Q~⁞{azure:31}⟧
 azure-app-config-secret Endpoint=https://{word}.azconfig.io;Id={b62:4};Secret=⟦⁞{b64s:43}=⟧ | ;Secret=⟦⁞{b64s:84}⟧
 azure-aks-token aks-⁞{b62:32} | aks-⁞{lo:6}-{b62:28} | aks-⁞{b62:24}
 digitalocean-token dop_v1_⁞{hex:64}
@@ -177,7 +177,7 @@ slack-app-token xapp-⁞1-A{up:10}-{d:13}-{hex:64}
 slack-webhook https://hooks.slack.com/services/⟦T{up:10}/⁞B{up:10}/{b62:24}⟧ | https://hooks.slack.com/workflows/⟦T{up:8}/⁞A{up:10}/{d:18}/{b62:24}⟧
 discord-bot-token {discord}⁞.{b64u:6}.{b64u:38} | {discord}⁞.G{b64u:5}.{b64u:27}
 discord-webhook https://discord.com/api/webhooks/{d:18}/⟦⁞{b64u:68}⟧ | https://discordapp.com/api/webhooks/{d:19}/⟦⁞{b64u:68}⟧ | https://discord.com/api/v10/webhooks/{d:18}/⟦⁞{b64u:68}⟧
-telegram-bot-token {d:10}⟦:AA⁞E{b64u:32}⟧ | https://api.telegram.org/bot{d:9}⟦:AA⁞H{b64u:32}⟧/getMe | bot{d:10}⟦:AA⁞F{b64u:32}⟧
+telegram-bot-token {d:10}:⟦AA⁞E{b64u:32}⟧ | https://api.telegram.org/bot{d:9}:⟦AA⁞H{b64u:32}⟧/getMe | bot{d:10}:⟦AA⁞F{b64u:32}⟧
 teams-webhook https://{word}.webhook.office.com/webhookb2/⟦⁞{uuid}@{uuid}/IncomingWebhook/{hex:32}/{uuid}⟧
 google-chat-webhook https://chat.googleapis.com/v1/spaces/{b64u:11}/messages?⟦key=AIza⁞Sy{b64u:33}&token={b64u:43}%3D⟧
 twilio-key SK⁞{hex:32}
