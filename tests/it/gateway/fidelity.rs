@@ -33,6 +33,7 @@ async fn sent_on(body: &str) -> String {
     String::from_utf8(request.body.to_vec()).unwrap()
 }
 
+/// No piece ends like the beginning of a secret: of such the end is held back for a moment.
 fn scripts() -> Vec<Script> {
     vec![
         openai::text_stream(["Hel", "", "lo"]),
@@ -40,9 +41,9 @@ fn scripts() -> Vec<Script> {
         openai::two_choice_stream(),
         openai::stream([
             openai::role(),
-            openai::reasoning_content("hm"),
-            openai::reasoning("so"),
-            openai::refusal("no"),
+            openai::reasoning_content("hmm"),
+            openai::reasoning("then"),
+            openai::refusal("never"),
             openai::text_with_logprobs("yes"),
             openai::unknown_members(),
             openai::finish("content_filter"),

@@ -353,9 +353,8 @@ fn chunks_that_differ_in_more_than_their_text_are_looked_at_whole() {
         chunk(right, "null", "x1", &secret),
         chunk(right, "null", "\\u0041", "more"),
     ] {
-        let out = run(&[&alike[0], &alike[1], &last, &openai::text(" end")]
-            .map(std::convert::AsRef::as_ref)
-            .concat());
+        let out =
+            run(&[&alike[0], &alike[1], &last, &openai::text(" end")].map(AsRef::as_ref).concat());
         assert_clean(&out, &secret);
         assert_eq!(out.text(0, ".content"), redacted(&format!("42 \n{secret} end")));
         assert_eq!(out.chunks[0]["filler"], "x1");
