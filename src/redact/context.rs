@@ -62,7 +62,7 @@ impl Contexts {
             let value = Value::after(text, at)?;
             from = value.at.end;
             let rule = &self.rules[number];
-            let bytes = &text[value.at.clone()];
+            let bytes = &*placeholder::visible(&text[value.at.clone()]);
             let secret = (rule.min..=rule.max).contains(&bytes.len())
                 && looks_secret(&value, bytes)
                 && check::entropy(bytes) >= rule.entropy

@@ -1,6 +1,7 @@
 //! Rules, compiled.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fmt,
     ops::Range,
@@ -172,20 +173,47 @@ impl Engine {
         (hits, scan.steps())
     }
 
-    /// A known format says more of a secret than its name does: it goes first.
+    /// A known format says more of a secret than its name does: it goes first. Contexts are looked
+    /// for in what is left then, so that the same ones are found in a text that was redacted before.
     fn add_contexts(&self, text: &[u8], hits: &mut Vec<Hit>) {
-        let formats = hits.len();
-        for (at, number) in self.contexts.find(text, &self.stop_words) {
+        let (shown, formats) = (self.shown(text, hits), hits.len());
+        let (mut next, mut taken, mut put) = (0, 0, 0);
+        for (at, number) in self.contexts.find(&shown, &self.stop_words) {
+            while let Some(hit) = hits[..formats].get(next)
+                && hit.at.start + put < at.start + taken
+            {
+                taken += hit.at.len();
+                put += self.stand_in(hit).len();
+                next += 1;
+            }
+            let at = at.start + taken - put..at.end + taken - put;
             if self.allowed.has(&self.names[self.rules.len() + number], &text[at.clone()]) {
                 continue;
             }
-            let before = hits[..formats].partition_point(|hit| hit.at.end <= at.start);
-            if hits[..formats].get(before).is_none_or(|hit| hit.at.start >= at.end) {
-                let number = u16::try_from(self.rules.len() + number).unwrap_or(u16::MAX);
-                hits.push(Hit { at, rule: RuleId(number) });
-            }
+            let number = u16::try_from(self.rules.len() + number).unwrap_or(u16::MAX);
+            hits.push(Hit { at, rule: RuleId(number) });
         }
         hits.sort_by_key(|hit| hit.at.start);
+    }
+
+    /// The text without what was found.
+    fn shown<'a>(&self, text: &'a [u8], hits: &[Hit]) -> Cow<'a, [u8]> {
+        if hits.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (mut shown, mut from) = (Vec::with_capacity(text.len()), 0);
+        for hit in hits {
+            shown.extend_from_slice(&text[from..hit.at.start]);
+            shown.extend_from_slice(self.stand_in(hit).as_bytes());
+            from = hit.at.end;
+        }
+        shown.extend_from_slice(&text[from..]);
+        Cow::Owned(shown)
+    }
+
+    /// A placeholder, as far as contexts are concerned.
+    fn stand_in(&self, hit: &Hit) -> String {
+        format!("[REDACTED:{}:00000000]", self.name(hit.rule))
     }
 
     /// The rules of tier 1.

@@ -133,9 +133,7 @@ impl Prefixes {
     }
 
     pub fn memory_usage(&self) -> usize {
-        size_of::<State>() * self.table.len()
-            + size_of::<Info>() * self.infos.len()
-            + size_of::<Ending>() * self.endings.len()
+        size_of_val(&*self.table) + size_of_val(&*self.infos) + size_of_val(&*self.endings)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::prefix;
+
 /// After an operator: more blanks are no assignment.
 const MAX_BLANKS: usize = 8;
 /// Longer values are no passwords; and what is looked at has an end.
@@ -46,7 +48,7 @@ impl Value {
         let length = match quote {
             Some(quote) if escapes == 0 => quoted(rest, quote)?,
             Some(quote) => rest.iter().position(|byte| [quote, b'\\'].contains(byte))?,
-            None => rest.iter().position(|byte| ends_bare(*byte)).unwrap_or(rest.len()),
+            None => bare(rest),
         };
         let end = start + length;
         (length > 0 && length < MAX_VALUE_BYTES).then(|| Self {
@@ -68,6 +70,19 @@ fn quoted(rest: &[u8], quote: u8) -> Option<usize> {
             _ => at += 1,
         }
     }
+}
+
+/// The length of a value without quotes: what is not seen does not end it.
+fn bare(rest: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(byte) = rest.get(at) {
+        match prefix::transparent(rest, at) {
+            Some(length) => at += length,
+            None if ends_bare(*byte) => break,
+            None => at += 1,
+        }
+    }
+    at
 }
 
 /// A value without quotes has none of these.

@@ -26,6 +26,7 @@ fn values_that_look_secret_are_found() {
         "client.secret=«q9w8e7r6t5»",
         "secret: «AbCdEfGhIjKlMnOpQrStUv»",
         "pass: «q9w8e7r6t5»",
+        "password=«q9w8\u{200b}e7r6t5»",
     ] {
         let plain = text.replace(['«', '»'], "");
         let secret = text.split(['«', '»']).nth(1).unwrap();
@@ -97,7 +98,7 @@ fn a_known_format_goes_first() {
 #[test]
 fn a_value_of_any_characters_is_cut_out_whole() {
     let mut counts = Counts::new();
-    let text = "password=«q9w8-e7/r6+t5=» \u{e9}\u{200b} password=\"q9w8\\\"e7r6\"";
+    let text = "password=«q9w8-e7/r6+t5=» \u{e9} password=\"q9w8\\\"e7r6\"";
     let plain = text.replace(['«', '»'], "");
     let out = SMALL.redact_text(&plain, Depth::Complete, &mut counts);
     assert!(out.starts_with("password=[REDACTED:password:") && out.ends_with("]\""), "{out}");

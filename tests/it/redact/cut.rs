@@ -85,6 +85,9 @@ fn small_text() -> impl Strategy<Value = String> {
         2 => prop::sample::select(vec![
             " ", "\n", "\\", "\\n", "\\\\t", "n", "@", "[", "]", "[REDACTED:open:00000000]",
         ]).prop_map(str::to_owned),
+        1 => prop::sample::select(vec![
+            "password=", "token: ", "\"secret\": \"", "\"", "\\\"", "q9w8e7r6t5",
+        ]).prop_map(str::to_owned),
         2 => "[\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}\u{ad}]{1,3}",
         1 => "[\u{e9}\u{a0}\u{2014}\u{4e2d}\u{1f511}\u{fefe}]",
     ];
