@@ -81,5 +81,6 @@ async fn no_text_of_an_entry_is_written_with_a_secret() {
     for absent in ["Kx81-vTqz-77pL", &whole("ghp_⁞")] {
         assert!(memchr::memmem::find(&bytes, absent.as_bytes()).is_none(), "{absent}");
     }
-    assert!(memchr::memmem::find(&bytes, b"There is no model `[REDACTED:").is_some());
+    // Short, and often there: a text may be cut in two where a page of the file ends.
+    assert!(memchr::memmem::find_iter(&bytes, b"[REDACTED:").count() > 10);
 }

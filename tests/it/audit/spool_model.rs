@@ -153,6 +153,10 @@ impl Model {
             }
             Step::LosePower { kept, zeros } => {
                 let committed = self.state.committed();
+                // Nobody was promised that these are there, nor that what was taken back before
+                // them is not.
+                let unsynced = self.written.split_off(&(self.state.synced() + 1));
+                self.refused.extend(unsynced.into_values());
                 self.disk.lose_power(kept, zeros);
                 self.restart();
                 assert!(!self.settings.is_strict || self.state.committed() >= committed);
