@@ -21,7 +21,7 @@ use super::{
     family::{Family, check_own, families, reason_of, syntax},
     placeholder,
     prefix::Prefixes,
-    rule::{Rule, RuleError, RuleSet},
+    rule::{ContextRule, Rule, RuleError, RuleSet},
     scan::{Event, Scan},
     view::Views,
 };
@@ -69,6 +69,8 @@ pub struct Engine {
     names: Vec<Arc<str>>,
     pub(super) contexts: Contexts,
     stop_words: Vec<String>,
+    /// A shorter text has no secret: most strings of a request are such.
+    shortest: usize,
     allowed: AllowList,
     infos: Vec<RuleInfo>,
     /// Finds the secret in a match, of the rules where it is only a part.
@@ -99,6 +101,7 @@ impl Engine {
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
             names: names.cloned().collect(),
+            shortest: shortest(&rules, &set.contexts)?,
             allowed: AllowList::default(),
             infos: RuleInfo::of(set),
             stop_words: set.stop_words.iter().map(|word| word.to_ascii_lowercase()).collect(),
@@ -142,11 +145,20 @@ impl Engine {
     /// The secrets in `text`, in order, none within another.
     #[must_use]
     pub fn find(&self, text: &[u8], depth: Depth) -> Vec<Hit> {
+        if self.is_short(text) {
+            return Vec::new();
+        }
         let (mut hits, _) = self.find_formats(text);
         if depth == Depth::Complete {
             self.add_contexts(text, &mut hits);
         }
         hits
+    }
+
+    /// Is it shorter than any secret with what belongs to it?
+    #[inline]
+    pub(super) const fn is_short(&self, text: &[u8]) -> bool {
+        text.len() < self.shortest
     }
 
     /// How many bytes must be looked at to find what is in `text`, each counted as often as it is:
@@ -293,6 +305,17 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The length of the shortest text that a rule finds something in.
+fn shortest(rules: &[Rule], contexts: &[ContextRule]) -> Result<usize, RuleError> {
+    let mut shortest = contexts.iter().map(|context| context.min).min().unwrap_or(usize::MAX);
+    for rule in rules {
+        let pattern = regex_automata::util::syntax::parse_with(&rule.pattern, &syntax());
+        let pattern = pattern.map_err(|error| RuleError::of(&rule.name, reason_of(&error)))?;
+        shortest = shortest.min(pattern.properties().minimum_len().unwrap_or(0));
+    }
+    Ok(shortest)
 }
 
 fn groups(rules: &[Rule]) -> Result<HashMap<RuleId, PikeVM>, RuleError> {

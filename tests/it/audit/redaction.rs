@@ -52,9 +52,9 @@ fn full(entry: Entry, planted: &Planted) -> Entry {
 #[tokio::test]
 async fn no_text_of_an_entry_is_written_with_a_secret() {
     let dir = TempDir::new();
-    let sink = sqlite::open(&dir.file(), Durability::Strict).await.unwrap();
+    let sink = Arc::new(sqlite::open(&dir.file(), Durability::Strict).await.unwrap());
     let tasks = TaskTracker::new();
-    let audit = Audit::start(Arc::new(sink), live(), &tasks);
+    let audit = Audit::start(sink.clone(), live(), &tasks);
     let planted = Planted::default();
     let call = full(intent(), &planted);
     audit.intent(call.clone()).await.unwrap();
@@ -70,10 +70,13 @@ async fn no_text_of_an_entry_is_written_with_a_secret() {
     audit.record(other).await;
     audit.flush(LONG).await.unwrap();
     audit.shutdown(LONG).await.unwrap();
+    // The store is still open, else its log might go from one file to the other while they are read.
     let bytes = files_of(dir.file().parent().unwrap());
     planted.assert_not_in("the store", &bytes);
     for absent in ["Kx81-vTqz-77pL", &whole("ghp_⁞")] {
         assert!(memchr::memmem::find(&bytes, absent.as_bytes()).is_none(), "{absent}");
     }
-    assert!(memchr::memmem::find(&bytes, b"There is no model `[REDACTED:").is_some());
+    // Short, and often there: a text may be cut in two where a page of the file ends.
+    assert!(memchr::memmem::find_iter(&bytes, b"[REDACTED:").count() > 10);
+    drop(sink);
 }

@@ -74,12 +74,19 @@ fn spellings(secret: &str) -> Vec<(String, String)> {
     spellings
 }
 
-/// All files of a directory, one after the other: a database with its journal.
+/// All files of a directory, one after the other: a database with its journal, and the spool.
 pub fn files_of(directory: &Path) -> Vec<u8> {
-    let mut files: Vec<_> =
+    let mut paths: Vec<_> =
         std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
-    files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect()
+    paths.sort();
+    let read = |path: &std::path::PathBuf| match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => files_of(path),
+        // A running gateway removes what it has shipped.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => panic!("{}: {error}", path.display()),
+    };
+    paths.iter().flat_map(read).collect()
 }
 
 /// Passes connections on to a server, and keeps what was sent to it.
