@@ -25,7 +25,7 @@ use crate::{
     },
     pipeline::{Gateway, Offload, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::sqlite::{self, StorageError},
+    storage::sqlite::{self, AuditReader, StorageError},
     stream::Hub,
 };
 
@@ -171,6 +171,7 @@ impl App {
         redactor.set(Arc::clone(&snapshot.redactor));
         let spool = open_spool(config).await?;
         let sink = sqlite::open(&config.audit.path).await?;
+        let trail = Arc::new(AuditReader::open(&config.audit.path).await?);
 
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
         let authenticator =
@@ -190,6 +191,7 @@ impl App {
         let readiness = Readiness::default();
         let state = AppState::new(
             Arc::clone(&gateway),
+            trail,
             Arc::clone(&authenticator),
             settings(config),
             readiness.clone(),

@@ -28,6 +28,16 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
+    pub const ALL: [Self; 7] = [
+        Self::Intent,
+        Self::Settle,
+        Self::Denied,
+        Self::Canceled,
+        Self::ToolCall,
+        Self::Approval,
+        Self::Reload,
+    ];
+
     /// The name in the store and in what `tollgate audit` prints. Part of the contract.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -14,6 +14,7 @@
 
 mod chain;
 mod entry;
+pub mod query;
 mod record;
 mod shipper;
 mod sink;

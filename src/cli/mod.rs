@@ -146,8 +146,18 @@ enum AuditCommand {
     #[command(after_help = "\
 Examples:
   tollgate audit tail --follow
+  tollgate audit tail --follow --subject alice --outcome budget_exhausted
   tollgate audit tail -n 100 --json | jq 'select(.kind == \"denied\")'")]
     Tail(TailOptions),
+    /// Write every entry, or those of a filter, for other programs
+    #[command(after_help = "\
+Examples:
+  tollgate audit export --format csv --from 7d > week.csv
+  tollgate audit export --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z | gzip > november.gz
+  tollgate audit export --run-id nightly-42 | jq .outcome
+
+Oldest first, in constant memory, beside a gateway that runs.")]
+    Export(ExportOptions),
 }
 
 #[derive(Debug, Args)]
@@ -163,6 +173,20 @@ struct TailOptions {
     /// JSON lines instead of columns
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: audit::FilterOptions,
+}
+
+#[derive(Debug, Args)]
+struct ExportOptions {
+    #[command(flatten)]
+    database: Database,
+    /// JSON, an object a line, as the API has them; or a heading and a line an entry (RFC 4180),
+    /// where texts that a spreadsheet would take for a formula get a ' in front
+    #[arg(long, value_enum, default_value_t = audit::Format::Jsonl)]
+    format: audit::Format,
+    #[command(flatten)]
+    filter: audit::FilterOptions,
 }
 
 #[derive(Debug, Args)]
@@ -184,10 +208,10 @@ struct Database {
 }
 
 impl Database {
-    fn locate(self) -> Result<PathBuf, Failure> {
-        match (self.path, self.config) {
-            (Some(path), _) => Ok(path),
-            (None, Some(file)) => Ok(config::load(&file, config::environment())?.audit.path),
+    fn locate(&self) -> Result<PathBuf, Failure> {
+        match (&self.path, &self.config) {
+            (Some(path), _) => Ok(path.clone()),
+            (None, Some(file)) => Ok(config::load(file, config::environment())?.audit.path),
             (None, None) => Ok(config::AuditConfig::default().path),
         }
     }
@@ -212,9 +236,10 @@ pub fn main() -> ExitCode {
             Ok(code) => return code,
             Err(failure) => Err(failure),
         },
-        Command::Migrate(database) => migrate(database),
+        Command::Migrate(database) => migrate(&database),
         Command::Openapi => openapi(),
         Command::Audit(AuditCommand::Tail(options)) => tail(options),
+        Command::Audit(AuditCommand::Export(options)) => export(options),
         Command::Budget(BudgetCommand::Show(asked)) => {
             budget::show(asked.admin, &asked.agent, asked.json, &mut io::stdout())
         }
@@ -228,7 +253,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn migrate(database: Database) -> Result<(), Failure> {
+fn migrate(database: &Database) -> Result<(), Failure> {
     let path = database.locate()?;
     let applied = runtime()?.block_on(sqlite::migrate(&path))?;
     say(&format_args!("{}: {applied} migrations applied", path.display()))
@@ -239,14 +264,22 @@ fn openapi() -> Result<(), Failure> {
 }
 
 fn tail(options: TailOptions) -> Result<(), Failure> {
-    let asked = audit::Tail {
-        path: options.database.locate()?,
-        count: options.lines,
-        follow: options.follow,
-        json: options.json,
-    };
-    runtime()?.block_on(audit::tail(&asked, &mut io::stdout()))?;
-    Ok(())
+    let path = options.database.locate()?;
+    let TailOptions { lines: count, follow, json, filter, .. } = options;
+    let asked = audit::Tail { filter: filter.0, count, follow, json };
+    runtime()?.block_on(async {
+        let trail = sqlite::AuditReader::open(&path).await?;
+        Ok(audit::tail(&trail, &asked, &mut io::stdout()).await?)
+    })
+}
+
+fn export(options: ExportOptions) -> Result<(), Failure> {
+    let path = options.database.locate()?;
+    let asked = audit::Export { format: options.format, filter: options.filter.0 };
+    runtime()?.block_on(async {
+        let trail = sqlite::AuditReader::open(&path).await?;
+        Ok(audit::export(&trail, &asked, &mut io::stdout()).await?)
+    })
 }
 
 fn runtime() -> Result<Runtime, Failure> {

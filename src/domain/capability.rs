@@ -72,6 +72,12 @@ impl CapabilitySet {
         small.0.iter().any(|capability| large.0.contains(capability))
     }
 
+    /// Does it have the capability of this name?
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|capability| capability.as_str() == name)
+    }
+
     /// The first one that stands in both sets.
     #[must_use]
     pub fn first_common(&self, other: &Self) -> Option<&Capability> {

@@ -68,6 +68,8 @@ kinds! {
     NotFound = 404, "not_found";
     /// There is no such model; `GET /v1/models` lists yours.
     ModelNotFound = 404, "model_not_found";
+    /// No call of a run of this id is in the audit trail.
+    RunNotFound = 404, "run_not_found";
     /// There is no such stream, it is another's, or its frames are no longer kept.
     StreamGone = 404, "stream_gone";
     /// The route does not take this method.
@@ -98,7 +100,7 @@ kinds! {
     UpstreamError = 502, "upstream_error";
     /// The gateway has all the work that it can take.
     Overloaded = 503, "overloaded";
-    /// The audit trail cannot be written, and nothing leaves unaudited.
+    /// The audit trail cannot be written, and nothing leaves unaudited; or it cannot be read.
     AuditUnavailable = 503, "audit_unavailable";
     /// The store of the budgets does not answer, and nothing is spent uncounted.
     BudgetUnavailable = 503, "budget_unavailable";
@@ -110,14 +112,17 @@ kinds! {
     UpstreamTimeout = 504, "upstream_timeout";
     /// The call took longer than a call may. To send it again would buy it twice.
     CallTimeout = 504, "call_timeout";
+    /// The audit trail was searched for too long: narrow the time, or filter by more.
+    QueryTooSlow = 504, "query_too_slow";
 }
 
 impl Kind {
     /// May the same request succeed if it is sent again? Not a call that took all the time there
-    /// is: it would be bought once more for nothing.
+    /// is: it would be bought once more for nothing. Nor the same long search.
     #[must_use]
     pub const fn retryable(self) -> bool {
-        matches!(self.status(), 408 | 429 | 502 | 503 | 504) && !matches!(self, Self::CallTimeout)
+        matches!(self.status(), 408 | 429 | 502 | 503 | 504)
+            && !matches!(self, Self::CallTimeout | Self::QueryTooSlow)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The wire: routes, layers, dialects. Nothing below this module knows of HTTP servers.
 
+mod audit;
 mod budgets;
 mod context;
 mod error;
@@ -15,7 +16,7 @@ mod sse;
 mod streams;
 mod watch;
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
@@ -26,7 +27,7 @@ pub use layers::Sweeper;
 pub use openapi::document;
 pub use router::{admin_router, public_router};
 
-use crate::{auth::Authenticator, pipeline::Gateway};
+use crate::{audit::query::AuditQuery, auth::Authenticator, pipeline::Gateway};
 
 /// Denials of callers that are not known cost them nothing: of a flood of those so many a second
 /// are recorded one by one, and the others counted.
@@ -34,12 +35,12 @@ const STRANGERS_RECORDED: Quota =
     Quota::per_second(NonZeroU32::new(20).unwrap()).allow_burst(NonZeroU32::new(200).unwrap());
 
 /// What handlers and layers are given.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct AppState(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     gateway: Arc<Gateway>,
+    trail: Arc<dyn AuditQuery>,
     authenticator: Arc<Authenticator>,
     settings: Settings,
     in_flight: Arc<Semaphore>,
@@ -76,21 +77,40 @@ impl Readiness {
     }
 }
 
+impl fmt::Debug for AppState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AppState").field(&self.0.gateway).finish()
+    }
+}
+
 impl AppState {
     #[must_use]
     pub fn new(
         gateway: Arc<Gateway>,
+        trail: Arc<dyn AuditQuery>,
         authenticator: Arc<Authenticator>,
         settings: Settings,
         readiness: Readiness,
     ) -> Self {
         let in_flight = Arc::new(Semaphore::new(settings.max_in_flight));
         let recorded = RateLimiter::direct(STRANGERS_RECORDED);
-        Self(Arc::new(Inner { gateway, authenticator, settings, in_flight, recorded, readiness }))
+        Self(Arc::new(Inner {
+            gateway,
+            trail,
+            authenticator,
+            settings,
+            in_flight,
+            recorded,
+            readiness,
+        }))
     }
 
     fn gateway(&self) -> &Arc<Gateway> {
         &self.0.gateway
+    }
+
+    fn trail(&self) -> &Arc<dyn AuditQuery> {
+        &self.0.trail
     }
 
     fn authenticator(&self) -> &Arc<Authenticator> {

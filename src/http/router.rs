@@ -12,7 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{
-    ApiError, AppState, budgets,
+    ApiError, AppState, audit, budgets,
     layers::{self, Sweeper},
     metrics,
     openai::{chat, models},
@@ -31,6 +31,10 @@ pub fn api() -> OpenApiRouter<AppState> {
         .routes(routes!(models::get_model))
         // GET /v1/budgets/me
         .routes(routes!(budgets::list_my_budgets))
+        // GET /v1/audit, GET /v1/runs/{run_id}, GET /v1/usage
+        .routes(routes!(audit::list_audit_entries))
+        .routes(routes!(audit::get_run))
+        .routes(routes!(audit::get_usage))
         // POST /v1/streams, GET and DELETE /v1/streams/{id}
         .routes(routes!(streams::create_stream))
         .routes(routes!(streams::resume_stream, streams::cancel_stream))

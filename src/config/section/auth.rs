@@ -157,6 +157,7 @@ impl Default for CapabilitiesConfig {
             "fleet:read",
             "fleet:write",
             "audit:read",
+            "audit:content",
             "approvals:decide",
             "tools:list",
         ];

@@ -38,7 +38,12 @@ const REFUSALS: [Refusal; 12] = [
     (500, "Internal", "A fault of the gateway", &[]),
     (502, "BadGateway", "The model's provider failed", &[]),
     (503, "Unavailable", "Overloaded, stopping, or without its audit trail or keys", &[RETRY]),
-    (504, "GatewayTimeout", "The model's provider did not answer in time", &[]),
+    (
+        504,
+        "GatewayTimeout",
+        "It took too long: the provider to answer, or the trail to be searched",
+        &[],
+    ),
 ];
 
 /// Puts the shared errors into the document's components.
@@ -105,6 +110,15 @@ pub struct Forbidden;
 impl IntoResponses for Forbidden {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         refusals(&[403])
+    }
+}
+
+/// What a question of the audit trail may answer beside that.
+pub struct QueryErrors;
+
+impl IntoResponses for QueryErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusals(&[400, 403, 504])
     }
 }
 

@@ -5,6 +5,7 @@
 //! streams are made of.
 
 pub(super) mod answer;
+pub(super) mod audit;
 mod event;
 mod header;
 pub(super) mod schema;
@@ -32,6 +33,7 @@ use crate::domain::Kind;
     tags(
         (name = "models", description = "OpenAI's dialect: point its SDKs here, with a token as the API key"),
         (name = "budgets", description = "What the caller may spend still"),
+        (name = "audit", description = "Who did what, and what it cost"),
         (name = "streams", description = "Native streams: they can be resumed and canceled"),
     ),
     // Those that are named in answers and in strings of JSON alone, where the derive doesn't look.

@@ -8,7 +8,7 @@ use sqlx::{
 };
 use tokio::sync::Mutex;
 
-use super::row;
+use super::{block::BlockIndex, row, usage};
 use crate::audit::{AuditSink, Linked, SinkError};
 
 /// The row counts that there are statements for. Fewer rows use the next larger one, whose other
@@ -23,13 +23,14 @@ pub struct SqliteSink {
     connection: Mutex<SqliteConnection>,
     /// For each count, that for a call's first terminal entry and that for later ones.
     statements: [[Arc<str>; 2]; STATEMENT_ROWS.len()],
+    blocks: BlockIndex,
 }
 
 impl SqliteSink {
     pub(super) fn new(connection: SqliteConnection) -> Self {
         let statements =
             STATEMENT_ROWS.map(|rows| [false, true].map(|kind| Arc::from(row::insert(rows, kind))));
-        Self { connection: Mutex::new(connection), statements }
+        Self { connection: Mutex::new(connection), statements, blocks: BlockIndex::new() }
     }
 
     /// Inserts at most [`MOST_ROWS`] rows; returns how many were not there.
@@ -53,6 +54,8 @@ impl SqliteSink {
     async fn write(&self, records: &[Linked<'_>]) -> sqlx::Result<()> {
         let mut connection = self.connection.lock().await;
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let first = last_seq(&mut transaction).await?;
+        let mut before = first;
         for part in records.chunks(MOST_ROWS) {
             let written = self.insert(&mut transaction, part, false).await?;
             if written < part.len() as u64 {
@@ -61,7 +64,11 @@ impl SqliteSink {
                 let superseded = self.insert(&mut transaction, part, true).await?;
                 tracing::debug!(sent = part.len(), written, superseded, "audit entries sent again");
             }
+            let last = last_seq(&mut transaction).await?;
+            self.blocks.note(&mut transaction, part, before, last).await?;
+            before = last;
         }
+        usage::add(&mut transaction, first).await?;
         transaction.commit().await
     }
 }
@@ -71,4 +78,9 @@ impl AuditSink for SqliteSink {
     async fn append(&self, records: &[Linked<'_>]) -> Result<(), SinkError> {
         self.write(records).await.map_err(SinkError::write)
     }
+}
+
+async fn last_seq(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    let last = "SELECT coalesce(max(seq), 0) FROM audit";
+    sqlx::query_scalar(last).fetch_one(connection).await
 }

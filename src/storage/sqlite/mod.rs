@@ -1,9 +1,13 @@
 //! The embedded store: one SQLite file, written by one gateway and read by anyone it allows.
 
 mod append;
+mod block;
 mod migration;
+mod page;
+mod pool;
 mod reader;
 mod row;
+mod usage;
 
 use std::{
     io,
@@ -57,8 +61,6 @@ pub enum StorageError {
     NoAudit(PathBuf),
     #[error("can't migrate the database {}: {source}", path.display())]
     Migrate { path: PathBuf, source: Box<sqlx::migrate::MigrateError> },
-    #[error("can't read the audit database: {0}")]
-    Read(#[source] sqlx::Error),
 }
 
 /// Opens the database at `path` for writing; makes and migrates it as needed.

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 
-use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
 
-use super::{BUSY_TIMEOUT, StorageError, migration, row};
-use crate::audit::StoredEntry;
+use super::{StorageError, page, pool::ReadPool, row, usage};
+use crate::audit::{
+    StoredEntry,
+    query::{AuditQuery, Cursor, Filter, Order, QueryError, Usage, UsageFilter},
+};
 
-/// A read-only connection. It never holds a lock that a writer waits for.
+/// Answers questions about the trail, by connections of its own.
 #[derive(Debug)]
 pub struct AuditReader {
-    connection: SqliteConnection,
+    pool: ReadPool,
 }
 
 impl AuditReader {
@@ -19,33 +23,44 @@ impl AuditReader {
 
     /// Opens the database at `path`, which must be there.
     pub async fn open(path: &Path) -> Result<Self, StorageError> {
-        if !tokio::fs::try_exists(path).await.unwrap_or(false) {
-            return Err(StorageError::Missing(path.to_owned()));
-        }
-        let mut connection = SqliteConnectOptions::new()
-            .filename(path)
-            .read_only(true)
-            .busy_timeout(BUSY_TIMEOUT)
-            .disable_statement_logging()
-            .connect()
-            .await
-            .map_err(|source| StorageError::Open { path: path.to_owned(), source })?;
-        migration::check(path, &mut connection).await?;
-        Ok(Self { connection })
-    }
-
-    /// The number to give to [`Self::after`] for the last `count` rows and those to come.
-    pub async fn before_last(&mut self, count: u32) -> Result<i64, StorageError> {
-        let skip = "SELECT seq FROM audit WHERE NOT superseded ORDER BY seq DESC LIMIT 1 OFFSET ?";
-        let seq = sqlx::query_scalar(skip).bind(count).fetch_optional(&mut self.connection).await;
-        Ok(seq.map_err(StorageError::Read)?.unwrap_or(0))
+        Ok(Self { pool: ReadPool::open(path).await? })
     }
 
     /// The rows that came after the one numbered `seq` (at most [`Self::PAGE_ROWS`]), oldest first.
-    pub async fn after(&mut self, seq: i64) -> Result<Vec<StoredEntry>, StorageError> {
+    pub async fn after(&mut self, seq: i64) -> Result<Vec<StoredEntry>, QueryError> {
+        let mut loan = self.pool.borrow().await?;
         let next = row::select("seq > ? ORDER BY seq LIMIT ?");
         let query = sqlx::query(AssertSqlSafe(next)).bind(seq).bind(Self::PAGE_ROWS);
-        let rows = query.fetch_all(&mut self.connection).await.map_err(StorageError::Read)?;
-        rows.iter().map(row::read).collect::<sqlx::Result<_>>().map_err(StorageError::Read)
+        let rows = query.fetch_all(loan.connection()).await;
+        loan.end(rows.and_then(|rows| rows.iter().map(row::read).collect()))
+    }
+
+    /// How SQLite would find a page of these entries, a step a line: for tests to see that no
+    /// question reads all there is.
+    pub async fn plan(&self, filter: &Filter, order: Order) -> Result<Vec<String>, QueryError> {
+        let mut loan = self.pool.borrow().await?;
+        let plan = page::plan(loan.connection(), filter, order).await;
+        loan.end(plan)
+    }
+}
+
+#[async_trait]
+impl AuditQuery for AuditReader {
+    async fn page(
+        &self,
+        filter: &Filter,
+        order: Order,
+        behind: Option<Cursor>,
+        limit: u32,
+    ) -> Result<Vec<StoredEntry>, QueryError> {
+        let mut loan = self.pool.borrow().await?;
+        let page = page::read(loan.connection(), filter, order, behind, limit).await;
+        loan.end(page)
+    }
+
+    async fn usage(&self, filter: &UsageFilter) -> Result<Usage, QueryError> {
+        let mut loan = self.pool.borrow().await?;
+        let usage = usage::read(loan.connection(), filter).await;
+        loan.end(usage)
     }
 }

@@ -10,7 +10,7 @@ use crate::audit::{FIELDS, FieldType, Linked, Record, StoredEntry, Value};
 const LINK_COLUMNS: [&str; 4] = ["writer", "epoch", "chain_seq", "hash"];
 const COLUMN_COUNT: usize = FIELDS.len() + LINK_COLUMNS.len();
 
-fn fields() -> String {
+pub(super) fn fields() -> String {
     FIELDS.map(|(name, _)| name).join(", ")
 }
 

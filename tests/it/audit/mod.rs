@@ -8,6 +8,8 @@ mod handle;
 mod kill;
 mod limit;
 mod model;
+mod query;
+mod question;
 mod record;
 mod redaction;
 mod spool;

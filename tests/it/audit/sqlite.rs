@@ -7,7 +7,10 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
 use tollgate::{
-    audit::{AuditSink, Entry, EntryKind, StoredEntry},
+    audit::{
+        AuditSink, Entry, EntryKind, StoredEntry,
+        query::{AuditQuery, Field, Filter, Order, UsageFilter},
+    },
     domain::{MicroUsd, Usage},
     storage::sqlite::{self, AuditReader, StorageError},
 };
@@ -151,10 +154,13 @@ async fn a_database_of_before_the_chain_opens_and_goes_on() {
     // As the first migration left it.
     for undo in [
         "DROP TABLE audit",
+        "DROP TABLE audit_block",
+        "DROP TABLE audit_hour",
+        "DROP TABLE audit_usage",
         include_str!("../../../migrations/sqlite/0001_audit.sql"),
-        "DELETE FROM _sqlx_migrations WHERE version = 2",
-        "INSERT INTO audit (id, call_id, time_micros, kind, request_id, operation) \
-         VALUES ('a', 'c', 1, 'intent', 'r', 'o'), ('b', 'c', 2, 'settle', 'r', 'o')",
+        "DELETE FROM _sqlx_migrations WHERE version > 1",
+        "INSERT INTO audit (id, call_id, time_micros, kind, request_id, operation, model) \
+         VALUES ('a', 'c', 1, 'intent', 'r', 'o', 'm'), ('b', 'c', 2, 'settle', 'r', 'o', 'm')",
     ] {
         sqlx::raw_sql(undo).execute(&mut stranger).await.unwrap();
     }
@@ -166,6 +172,20 @@ async fn a_database_of_before_the_chain_opens_and_goes_on() {
     let linked: i64 =
         sqlx::query_scalar("SELECT count(hash) FROM audit").fetch_one(&mut stranger).await.unwrap();
     assert_eq!(linked, 1);
+    // What was there before is found, and summed.
+    let trail = AuditReader::open(&directory.file()).await.unwrap();
+    let mut filter = Filter::default();
+    filter.to = Some(jiff::Timestamp::from_second(60).unwrap());
+    for (field, value) in [(Field::Model, "m"), (Field::Kind, "settle")] {
+        filter.set_field(field, value).unwrap();
+    }
+    let found = trail.page(&filter, Order::NewestFirst, None, 10).await.unwrap();
+    assert_eq!(found.iter().map(|entry| &*entry.id).collect::<Vec<_>>(), ["b"]);
+    let mut filter = UsageFilter::until(jiff::Timestamp::UNIX_EPOCH);
+    filter.set("group_by", "model").unwrap();
+    let usage = trail.usage(&filter).await.unwrap();
+    assert_eq!(usage.groups[0].key, [Some("m".to_owned())]);
+    assert_eq!(usage.total.calls, 1);
     for error in [
         sqlx::query("UPDATE audit SET superseded = 1").execute(&mut stranger).await.unwrap_err(),
         sqlx::query(
@@ -225,7 +245,7 @@ async fn rows_can_be_neither_changed_nor_deleted() {
 #[tokio::test]
 async fn opening_again_keeps_what_is_there_and_migrates_once() {
     let directory = TempDir::new();
-    assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 2);
+    assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 3);
     assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 0);
     append(&open(&directory).await, &[denial()]).await.unwrap();
     append(&open(&directory).await, &[denial()]).await.unwrap();
@@ -239,7 +259,7 @@ async fn processes_that_start_at_once_migrate_once() {
     let path = directory.file();
     let opened = futures_util::future::join_all((0..4).map(|_| sqlite::migrate(&path))).await;
     let applied: usize = opened.into_iter().map(Result::unwrap).sum();
-    assert_eq!(applied, 2);
+    assert_eq!(applied, 3);
 }
 
 #[tokio::test]

@@ -7,9 +7,10 @@ use std::{
 };
 
 use tollgate::{
+    audit::query::{Field, Filter},
     audit::{Entry, FIELDS},
-    cli::audit::{Tail, TailError, tail},
-    storage::sqlite::{self, SqliteSink},
+    cli::audit::{AuditError, Tail},
+    storage::sqlite::{self, AuditReader, SqliteSink},
 };
 
 use super::support::{TempDir, append, denial, intent, settle};
@@ -49,8 +50,17 @@ async fn open(directory: &TempDir) -> SqliteSink {
     sqlite::open(&directory.file()).await.unwrap()
 }
 
-fn asked(directory: &TempDir) -> Tail {
-    Tail { path: directory.file(), count: 10, follow: false, json: false }
+fn asked() -> Tail {
+    Tail { filter: Filter::default(), count: 10, follow: false, json: false }
+}
+
+async fn tail(
+    directory: &TempDir,
+    asked: &Tail,
+    out: &mut (impl Write + Send),
+) -> Result<(), AuditError> {
+    let trail = AuditReader::open(&directory.file()).await?;
+    tollgate::cli::audit::tail(&trail, asked, out).await
 }
 
 #[tokio::test]
@@ -60,7 +70,7 @@ async fn a_line_says_who_did_what_and_what_came_of_it() {
     let call = intent();
     append(&sink, &[call.clone(), settle(&call), denial()]).await.unwrap();
     let mut screen = Screen::default();
-    tail(&asked(&directory), &mut screen).await.unwrap();
+    tail(&directory, &asked(), &mut screen).await.unwrap();
 
     let lines = screen.lines();
     assert_eq!(lines.len(), 4);
@@ -102,7 +112,7 @@ async fn json_lines_hold_every_field_that_is_set() {
     let end = settle(&call);
     append(&sink, &[denial(), end.clone()]).await.unwrap();
     let mut screen = Screen::default();
-    tail(&Tail { json: true, ..asked(&directory) }, &mut screen).await.unwrap();
+    tail(&directory, &Tail { json: true, ..asked() }, &mut screen).await.unwrap();
 
     let lines: Vec<serde_json::Value> =
         screen.lines().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -126,7 +136,7 @@ async fn the_newest_are_shown_oldest_first_and_as_many_as_asked_for() {
     append(&sink, &entries).await.unwrap();
     for (count, expected) in [(0, 0), (3, 3), (2_100, 2_100), (2_500, 2_500), (9_999, 2_500)] {
         let mut screen = Screen::default();
-        tail(&Tail { json: true, count, ..asked(&directory) }, &mut screen).await.unwrap();
+        tail(&directory, &Tail { json: true, count, ..asked() }, &mut screen).await.unwrap();
         let lines = screen.lines();
         assert_eq!(lines.len(), expected);
         for (line, number) in lines.iter().zip(2_501 - expected..) {
@@ -141,9 +151,9 @@ async fn following_shows_new_rows_once_as_they_come() {
     let sink = open(&directory).await;
     append(&sink, &[denial(), denial()]).await.unwrap();
     let screen = Screen::default();
-    let asked = Tail { count: 1, follow: true, ..asked(&directory) };
+    let asked = Tail { count: 1, follow: true, ..asked() };
     let mut out = screen.clone();
-    let following = tokio::spawn(async move { tail(&asked, &mut out).await });
+    let following = tokio::spawn(async move { tail(&directory, &asked, &mut out).await });
     screen.wait_for(2).await;
     let call = intent();
     append(&sink, std::slice::from_ref(&call)).await.unwrap();
@@ -161,9 +171,9 @@ async fn following_an_empty_trail_shows_the_first_row() {
     let directory = TempDir::new();
     let sink = open(&directory).await;
     let screen = Screen::default();
-    let asked = Tail { follow: true, ..asked(&directory) };
+    let asked = Tail { follow: true, ..asked() };
     let mut out = screen.clone();
-    let following = tokio::spawn(async move { tail(&asked, &mut out).await });
+    let following = tokio::spawn(async move { tail(&directory, &asked, &mut out).await });
     screen.wait_for(1).await;
     append(&sink, &[denial()]).await.unwrap();
     screen.wait_for(2).await;
@@ -175,7 +185,7 @@ async fn the_trail_is_shown_when_no_gateway_runs() {
     let directory = TempDir::new();
     append(&open(&directory).await, &[denial()]).await.unwrap();
     let mut screen = Screen::default();
-    tail(&asked(&directory), &mut screen).await.unwrap();
+    tail(&directory, &asked(), &mut screen).await.unwrap();
     assert_eq!(screen.lines().len(), 2);
 }
 
@@ -186,7 +196,7 @@ async fn what_strangers_sent_cannot_steer_the_terminal() {
     let model = Some("\u{1b}[2J\u{9b}31m\r\nfake line".to_owned());
     append(&sink, &[Entry { model, ..intent() }]).await.unwrap();
     let mut screen = Screen::default();
-    tail(&asked(&directory), &mut screen).await.unwrap();
+    tail(&directory, &asked(), &mut screen).await.unwrap();
     let lines = screen.lines();
     assert_eq!(lines.len(), 2);
     assert!(!lines[1].chars().any(char::is_control), "{:?}", lines[1]);
@@ -209,16 +219,35 @@ async fn a_reader_that_has_gone_is_no_error_and_a_full_disk_is() {
     let directory = TempDir::new();
     append(&open(&directory).await, &[denial()]).await.unwrap();
     for json in [true, false] {
-        let asked = Tail { json, follow: true, ..asked(&directory) };
-        tail(&asked, &mut Broken(io::ErrorKind::BrokenPipe)).await.unwrap();
-        let error = tail(&asked, &mut Broken(io::ErrorKind::StorageFull)).await.unwrap_err();
-        assert!(matches!(error, TailError::Output(_)), "{error}");
+        let asked = Tail { json, follow: true, ..asked() };
+        tail(&directory, &asked, &mut Broken(io::ErrorKind::BrokenPipe)).await.unwrap();
+        let error =
+            tail(&directory, &asked, &mut Broken(io::ErrorKind::StorageFull)).await.unwrap_err();
+        assert!(matches!(error, AuditError::Output(_)), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_missing_database_is_named_with_what_to_do() {
     let directory = TempDir::new();
-    let error = tail(&asked(&directory), &mut Screen::default()).await.unwrap_err().to_string();
+    let error = tail(&directory, &asked(), &mut Screen::default()).await.unwrap_err().to_string();
     assert!(error.contains("start tollgate first, or pass --config or --path"), "{error}");
+}
+
+#[tokio::test]
+async fn a_filter_holds_for_the_newest_and_for_those_to_come() {
+    let directory = TempDir::new();
+    let sink = open(&directory).await;
+    let call = intent();
+    append(&sink, &[denial(), call.clone(), denial()]).await.unwrap();
+    let screen = Screen::default();
+    let mut filter = Filter::default();
+    filter.set_field(Field::Subject, "user-1").unwrap();
+    let asked = Tail { filter, count: 1, follow: true, ..asked() };
+    let mut out = screen.clone();
+    let following = tokio::spawn(async move { tail(&directory, &asked, &mut out).await });
+    assert!(screen.wait_for(2).await[1].contains(" intent "));
+    append(&sink, &[denial(), settle(&call)]).await.unwrap();
+    assert!(screen.wait_for(3).await[2].contains(" settle "));
+    following.abort();
 }

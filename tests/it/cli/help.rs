@@ -43,6 +43,7 @@ fn the_help_of_every_command_has_an_example_of_it() {
         "openapi",
         "audit",
         "audit tail",
+        "audit export",
         "budget",
         "budget show",
     ];

@@ -241,9 +241,12 @@ async fn the_examples_work_as_they_stand_and_their_answers_are_as_described() {
         // The example's id is nobody's.
         ("resume_stream", 404),
         ("cancel_stream", 404),
+        // Nor is the run's.
+        ("get_run", 404),
     ]);
+    let caller = app.caller("alice", "pro", &["model:reasoning", "audit:read"]);
     for operation in operations(&document) {
-        let response = operation.example_call(&document, &app.alice()).send().await;
+        let response = operation.example_call(&document, &caller).send().await;
         let expected = expected.get(&*operation.id).copied().unwrap_or(200);
         assert_eq!(response.status, expected, "{}: {response:?}", operation.id);
         assert_described(&document, &operation.id, &response);

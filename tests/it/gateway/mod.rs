@@ -27,4 +27,5 @@ mod shared_store;
 mod span;
 mod status;
 mod stream;
+mod trail;
 mod usage;

@@ -1,15 +1,17 @@
 //! `tollgate audit tail`: the newest entries of the audit trail, and those to come.
 
 use std::{
-    io::{self, ErrorKind, Write},
-    path::PathBuf,
+    io::{self, Write},
     time::Duration,
 };
 
+use super::{AuditError, unless_gone};
 use crate::{
-    audit::StoredEntry,
+    audit::{
+        StoredEntry,
+        query::{AuditQuery, Cursor, Filter, Order, PAGE_ENTRIES, QueryError},
+    },
     domain::MicroUsd,
-    storage::sqlite::{AuditReader, StorageError},
 };
 
 /// How often `--follow` looks for new entries.
@@ -18,8 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// What `tollgate audit tail` was asked for.
 #[derive(Debug, Clone)]
 pub struct Tail {
-    /// The SQLite file.
-    pub path: PathBuf,
+    pub filter: Filter,
     /// How many of the newest entries to begin with.
     pub count: u32,
     /// Go on with new ones as they come.
@@ -28,45 +29,56 @@ pub struct Tail {
     pub json: bool,
 }
 
-/// Why the entries can't be shown.
-#[derive(Debug, thiserror::Error)]
-pub enum TailError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error("can't write the output: {0}")]
-    Output(#[source] io::Error),
-}
-
 /// Prints what was asked for to `out`. With `follow` it ends when nobody reads `out` any more, or
 /// by being dropped.
 ///
 /// # Errors
-/// [`TailError`]; not a reader of `out` that has gone, as `head` does.
-pub async fn tail(asked: &Tail, out: &mut (impl Write + Send)) -> Result<(), TailError> {
-    match print(asked, out).await {
-        Err(TailError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed,
-    }
+/// [`AuditError`]; not a reader of `out` that has gone, as `head` does.
+pub async fn tail(
+    trail: &dyn AuditQuery,
+    asked: &Tail,
+    out: &mut (impl Write + Send),
+) -> Result<(), AuditError> {
+    unless_gone(print(trail, asked, out).await)
 }
 
-async fn print(asked: &Tail, out: &mut (impl Write + Send)) -> Result<(), TailError> {
-    let mut reader = AuditReader::open(&asked.path).await?;
-    let mut last = reader.before_last(asked.count).await?;
+async fn print(
+    trail: &dyn AuditQuery,
+    asked: &Tail,
+    out: &mut (impl Write + Send),
+) -> Result<(), AuditError> {
+    let mut behind = before_last(trail, asked).await?;
     if !asked.json {
-        print_heading(out).map_err(TailError::Output)?;
+        print_heading(out).map_err(AuditError::Output)?;
     }
     loop {
-        let entries = reader.after(last).await?;
-        print_entries(&entries, asked.json, out).map_err(TailError::Output)?;
-        last = entries.last().map_or(last, |entry| entry.seq);
+        let entries = trail.page(&asked.filter, Order::OldestFirst, behind, PAGE_ENTRIES).await?;
+        print_entries(&entries, asked.json, out).map_err(AuditError::Output)?;
+        behind = entries.last().map(Cursor::from).or(behind);
         // A full page may have more behind it.
-        if entries.len() < AuditReader::PAGE_ROWS as usize {
+        if entries.len() < PAGE_ENTRIES as usize {
             if !asked.follow {
                 return Ok(());
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// The place behind which the newest `count` entries are, and those to come.
+async fn before_last(trail: &dyn AuditQuery, asked: &Tail) -> Result<Option<Cursor>, QueryError> {
+    let mut left = u64::from(asked.count) + 1;
+    let mut behind = None;
+    while left > 0 {
+        let limit = u32::try_from(left).unwrap_or(u32::MAX).min(PAGE_ENTRIES);
+        let entries = trail.page(&asked.filter, Order::NewestFirst, behind, limit).await?;
+        if entries.len() < limit as usize {
+            return Ok(None);
+        }
+        behind = entries.last().map(Cursor::from);
+        left -= u64::from(limit);
+    }
+    Ok(behind)
 }
 
 fn print_entries(entries: &[StoredEntry], json: bool, out: &mut impl Write) -> io::Result<()> {
@@ -128,6 +140,6 @@ fn print_columns(out: &mut impl Write, columns: [String; 11]) -> io::Result<()> 
 }
 
 /// Strangers name themselves, models and more: nothing of it may steer the terminal.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::cli) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

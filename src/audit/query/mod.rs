@@ -1,0 +1,75 @@
+//! Asking the audit trail: entries by filter, what was spent, and what a run did.
+//!
+//! Stores implement [`AuditQuery`]; all that asks goes through it: the API, the command line.
+
+mod cursor;
+mod filter;
+mod run;
+mod usage;
+
+use std::error::Error;
+
+use async_trait::async_trait;
+
+pub use cursor::{Cursor, InvalidCursor};
+pub use filter::{Field, Filter, FilterError, MAX_VALUE_CHARS};
+pub use run::{RUN_ENTRIES, Run, RunCall, RunTotals};
+pub use usage::{Dimension, MAX_GROUPS, Sums, Usage, UsageError, UsageFilter, UsageGroup};
+
+use super::StoredEntry;
+
+/// The most entries that one page has: a few MiB at the very most.
+pub const PAGE_ENTRIES: u32 = 1_000;
+
+/// Which way pages go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// A store of audit entries that can be asked.
+///
+/// The contract, which `tests/it/audit/query.rs` holds every implementation to:
+/// - Entries that are superseded are never shown.
+/// - A page has the entries that the filter takes, in their order, from behind the cursor on, as
+///   many as asked for if there are so many. Pages that follow each other show no entry twice and
+///   leave none out, whatever is written meanwhile.
+/// - A question ends within a few seconds, if only by [`QueryError::TooSlow`].
+#[async_trait]
+pub trait AuditQuery: Send + Sync {
+    /// The next entries behind `behind`: at most `limit`, and no more than [`PAGE_ENTRIES`].
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    async fn page(
+        &self,
+        filter: &Filter,
+        order: Order,
+        behind: Option<Cursor>,
+        limit: u32,
+    ) -> Result<Vec<StoredEntry>, QueryError>;
+
+    /// What was spent, in groups: those that cost the most, at most [`MAX_GROUPS`].
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    async fn usage(&self, filter: &UsageFilter) -> Result<Usage, QueryError>;
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error("the audit store can't be read: {0}")]
+    Read(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the audit trail was searched for {0} s: narrow the time, or filter by more")]
+    TooSlow(u64),
+    #[error("as many questions are asked of the audit trail as it answers at once")]
+    Busy,
+}
+
+impl QueryError {
+    pub fn read(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::Read(Box::new(source))
+    }
+}

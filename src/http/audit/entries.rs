@@ -1,0 +1,161 @@
+//! GET /v1/audit.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, HeaderValue, header};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    READ, denial,
+    params::{FilterParams, LONGEST_PAGE, PageParams, Params, read},
+    require,
+};
+use crate::{
+    audit::{
+        StoredEntry,
+        query::{AuditQuery, Cursor, Filter, Order},
+    },
+    http::{
+        ApiError, AppState,
+        error::openai_body,
+        extract::Call,
+        openapi::{
+            answer::{Errors, QueryErrors},
+            audit::{AuditEntry, AuditList},
+        },
+    },
+};
+
+/// The entries of a page where no other number is asked for.
+const PAGE: u32 = 100;
+const NDJSON: &str = "application/x-ndjson";
+
+/// What was asked for.
+struct Asked {
+    filter: Filter,
+    behind: Option<Cursor>,
+    limit: Option<u32>,
+}
+
+impl Asked {
+    fn read(params: Params) -> Result<Self, ApiError> {
+        let mut asked = Self { filter: Filter::default(), behind: None, limit: None };
+        let now = Timestamp::now();
+        params.each(|name, value| {
+            match name {
+                "cursor" => {
+                    let expected = "a page's `next_cursor` as it is";
+                    asked.behind = Some(read("cursor", value, expected, |_| true)?);
+                }
+                "limit" => {
+                    let is_fit = |limit: &u32| (1..=LONGEST_PAGE).contains(limit);
+                    asked.limit = Some(read("limit", value, "a number from 1 to 500", is_fit)?);
+                }
+                _ => return asked.filter.set(name, value, now),
+            }
+            Ok(true)
+        })?;
+        Ok(asked)
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    object: &'static str,
+    data: &'a [StoredEntry],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// The audit trail: who did what, newest first.
+///
+/// Takes the capability `audit:read`. All filters that are given must hold. A page that is not the
+/// last has a `next_cursor`. With `accept: application/x-ndjson` the entries come as lines, as many
+/// as there are; where they can't go on, the last line is an error.
+#[utoipa::path(
+    get,
+    path = "/v1/audit",
+    tag = "audit",
+    params(FilterParams, PageParams),
+    responses(
+        (
+            status = 200,
+            description = "The entries",
+            content((AuditList = "application/json"), (AuditEntry = "application/x-ndjson")),
+        ),
+        QueryErrors,
+        Errors,
+    ),
+    security(("token" = [])),
+)]
+pub async fn list_audit_entries(
+    State(state): State<AppState>,
+    call: Call,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, ApiError> {
+    require(&call, READ)?;
+    let asked = Asked::read(params)?;
+    let trail = Arc::clone(state.trail());
+    if takes_lines(&headers) {
+        return Ok(lines(trail, asked));
+    }
+    let limit = asked.limit.unwrap_or(PAGE);
+    // One more, to know whether this is all.
+    let page = trail.page(&asked.filter, Order::NewestFirst, asked.behind, limit + 1).await?;
+    let data = &page[..page.len().min(limit as usize)];
+    let is_more = data.len() < page.len();
+    let last = data.last().filter(|_| is_more);
+    let next_cursor = last.map(|entry| Cursor::from(entry).to_string());
+    Ok(Json(List { object: "list", data, next_cursor }).into_response())
+}
+
+fn takes_lines(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut accepted = accepted.flat_map(|value| value.split(','));
+    accepted.any(|one| one.split(';').next().is_some_and(|one| one.trim() == NDJSON))
+}
+
+/// All entries as lines, read page by page as the client takes them.
+fn lines(trail: Arc<dyn AuditQuery>, asked: Asked) -> Response {
+    let pages = stream::unfold(Some((trail, asked)), |rest| async move {
+        let (trail, mut asked) = rest?;
+        let limit = asked.limit.map_or(LONGEST_PAGE, |left| left.min(LONGEST_PAGE));
+        let page = trail.page(&asked.filter, Order::NewestFirst, asked.behind, limit).await;
+        let (lines, is_last) = match page {
+            Ok(page) => {
+                let left = asked.limit.map(|left| left.saturating_sub(limit));
+                let is_last = page.len() < limit as usize || left == Some(0);
+                asked.limit = left;
+                asked.behind = page.last().map(Cursor::from).or(asked.behind);
+                (write(&page), is_last)
+            }
+            Err(error) => (format!("{}\n", openai_body(&denial(&error))).into_bytes(), true),
+        };
+        let rest = (!is_last).then_some((trail, asked));
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(lines)), rest))
+    });
+    let mut response = Response::new(Body::from_stream(pages));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON));
+    response
+}
+
+fn write(page: &[StoredEntry]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(page.len() * 1_024);
+    for entry in page {
+        // Texts, numbers and JSON always are JSON.
+        let _ = serde_json::to_writer(&mut lines, entry);
+        lines.push(b'\n');
+    }
+    lines
+}

@@ -1,0 +1,147 @@
+//! Connections that read, apart from the one that writes.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::{BUSY_TIMEOUT, StorageError, migration};
+use crate::audit::query::QueryError;
+
+/// Connections, each of which has a thread: questions are few, and the machine is the gateway's.
+const CONNECTIONS: usize = 4;
+/// How long one may take. Whoever asks for more than that is to ask for less at once.
+pub(super) const QUERY_LIMIT: Duration = Duration::from_secs(5);
+/// How long is waited for a connection that others have.
+const WAIT_LIMIT: Duration = Duration::from_secs(2);
+/// SQLite looks at the time after so many steps of its machine: some hundred microseconds.
+const STEPS: i32 = 10_000;
+
+/// Opened as they are needed. They never hold a lock that a writer waits for.
+#[derive(Debug)]
+pub(super) struct ReadPool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    room: Semaphore,
+}
+
+#[derive(Debug)]
+struct Connection {
+    connection: SqliteConnection,
+    deadline: Arc<Deadline>,
+}
+
+/// When the statement that runs is to be given up.
+#[derive(Debug)]
+struct Deadline {
+    base: Instant,
+    micros: AtomicU64,
+}
+
+impl Deadline {
+    fn set(&self, within: Duration) {
+        let at = u64::try_from((self.base.elapsed() + within).as_micros()).unwrap_or(u64::MAX);
+        self.micros.store(at, Ordering::Relaxed);
+    }
+
+    fn has_passed(&self) -> bool {
+        self.base.elapsed().as_micros() >= u128::from(self.micros.load(Ordering::Relaxed))
+    }
+}
+
+impl ReadPool {
+    /// Opens the first connection, which says whether the database is one of ours.
+    pub(super) async fn open(path: &Path) -> Result<Self, StorageError> {
+        if !tokio::fs::try_exists(path).await.unwrap_or(false) {
+            return Err(StorageError::Missing(path.to_owned()));
+        }
+        let mut first = connect(path)
+            .await
+            .map_err(|source| StorageError::Open { path: path.to_owned(), source })?;
+        first.deadline.set(Duration::MAX / 2);
+        migration::check(path, &mut first.connection).await?;
+        Ok(Self {
+            path: path.to_owned(),
+            idle: Mutex::new(vec![first]),
+            room: Semaphore::new(CONNECTIONS),
+        })
+    }
+
+    /// A connection, for one question that has [`QUERY_LIMIT`] of the machine's time.
+    pub(super) async fn borrow(&self) -> Result<Loan<'_>, QueryError> {
+        let room = tokio::time::timeout(WAIT_LIMIT, self.room.acquire()).await;
+        let room = room.ok().and_then(Result::ok).ok_or(QueryError::Busy)?;
+        let idle = self.idle().pop();
+        let lent = match idle {
+            Some(connection) => connection,
+            None => connect(&self.path).await.map_err(QueryError::read)?,
+        };
+        lent.deadline.set(QUERY_LIMIT);
+        let giving_up = GivingUp(Arc::clone(&lent.deadline));
+        Ok(Loan { lent, pool: self, _giving_up: giving_up, _room: room })
+    }
+
+    /// No code that can panic runs under the lock, so poison is no harm.
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const INTERRUPTED: &str = "9";
+
+async fn connect(path: &Path) -> sqlx::Result<Connection> {
+    let mut connection = SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .thread_name(|_| "audit-query".to_owned())
+        .disable_statement_logging()
+        .connect()
+        .await?;
+    let deadline = Arc::new(Deadline { base: Instant::now(), micros: AtomicU64::new(u64::MAX) });
+    let watched = Arc::clone(&deadline);
+    connection.lock_handle().await?.set_progress_handler(STEPS, move || !watched.has_passed());
+    Ok(Connection { connection, deadline })
+}
+
+/// A connection on loan. Where its question is dropped midway it does not come back: what it still
+/// does is given up, and it is closed.
+pub(super) struct Loan<'a> {
+    lent: Connection,
+    pool: &'a ReadPool,
+    _giving_up: GivingUp,
+    _room: SemaphorePermit<'a>,
+}
+
+struct GivingUp(Arc<Deadline>);
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        self.0.set(Duration::ZERO);
+    }
+}
+
+impl Loan<'_> {
+    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.lent.connection
+    }
+
+    /// Gives the connection back, now that it has answered.
+    pub(super) fn end<T>(self, answer: sqlx::Result<T>) -> Result<T, QueryError> {
+        let Self { lent, pool, .. } = self;
+        pool.idle().push(lent);
+        answer.map_err(|error| match &error {
+            sqlx::Error::Database(told) if told.code().as_deref() == Some(INTERRUPTED) => {
+                QueryError::TooSlow(QUERY_LIMIT.as_secs())
+            }
+            _ => QueryError::read(error),
+        })
+    }
+}
