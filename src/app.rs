@@ -8,7 +8,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     audit::{
-        Audit, Entry, EntryKind,
+        Audit, AuditSink, Entry, EntryKind,
+        query::AuditQuery,
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -17,7 +18,7 @@ use crate::{
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{Config, ServerConfig},
+    config::{AuditStore, Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
@@ -25,7 +26,10 @@ use crate::{
     },
     pipeline::{Gateway, Offload, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::sqlite::{self, AuditReader, StorageError},
+    storage::{
+        postgres::{self, PostgresError},
+        sqlite::{self, StorageError},
+    },
     stream::Hub,
 };
 
@@ -41,6 +45,8 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("audit.path: {0}")]
     Storage(#[from] StorageError),
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
     #[error("cannot start the audit writer's thread: {0}")]
@@ -70,6 +76,9 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
+    if config.audit.store == AuditStore::Postgres {
+        postgres::sink(&config.audit)?;
+    }
     Ok(())
 }
 
@@ -170,10 +179,8 @@ impl App {
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
         redactor.set(Arc::clone(&snapshot.redactor));
         let spool = open_spool(config).await?;
-        let sink = sqlite::open(&config.audit.path).await?;
-        let trail = Arc::new(AuditReader::open(&config.audit.path).await?);
-
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+        let (sink, trail) = open_store(config, &background, &stop_background).await?;
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
@@ -181,7 +188,7 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
+        let audit = Audit::start(spool, sink, redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
@@ -382,6 +389,27 @@ async fn open_spool(config: &Config) -> Result<Spool, StartError> {
     let audit = config.audit.clone();
     let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
     Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
+}
+
+/// A database that is away does not stop the start: entries wait in the spool.
+async fn open_store(
+    config: &Config,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<(Arc<dyn AuditSink>, Arc<dyn AuditQuery>), StartError> {
+    let audit = &config.audit;
+    Ok(match audit.store {
+        AuditStore::Sqlite => {
+            let sink = Arc::new(sqlite::open(&audit.path).await?);
+            (sink, Arc::new(sqlite::AuditReader::open(&audit.path).await?))
+        }
+        AuditStore::Postgres => {
+            let sink = Arc::new(postgres::sink(audit)?);
+            let (warmed, stop) = (Arc::clone(&sink), stop.clone());
+            tasks.spawn(async move { stop.run_until_cancelled(warmed.warm()).await });
+            (sink, Arc::new(postgres::PostgresTrail::new(audit)?))
+        }
+    })
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

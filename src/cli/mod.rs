@@ -19,7 +19,11 @@ use std::{
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
-use crate::{config, http, storage::sqlite};
+use crate::{
+    config::{self, AuditConfig, AuditStore},
+    http,
+    storage::{open_trail, postgres, sqlite},
+};
 
 /// A gateway between agents and what they spend: models and tools.
 #[derive(Debug, Parser)]
@@ -90,7 +94,11 @@ option.")]
     #[command(after_help = "\
 Examples:
   tollgate migrate --config tollgate.toml
-  tollgate migrate --path data/tollgate.db")]
+  TOLLGATE__AUDIT__OWNER_URL=postgres://… tollgate migrate --config tollgate.toml
+  tollgate migrate --path data/tollgate.db
+
+In Postgres it needs a role that may make the schema: that of audit.owner_url. It gives the role of
+audit.url what the gateway needs: to add rows and to read them.")]
     Migrate(Database),
     /// Print the `OpenAPI` document
     #[command(after_help = "\
@@ -208,11 +216,12 @@ struct Database {
 }
 
 impl Database {
-    fn locate(&self) -> Result<PathBuf, Failure> {
+    /// The `[audit]` that says where it is.
+    fn audit(&self) -> Result<AuditConfig, Failure> {
         match (&self.path, &self.config) {
-            (Some(path), _) => Ok(path.clone()),
-            (None, Some(file)) => Ok(config::load(file, config::environment())?.audit.path),
-            (None, None) => Ok(config::AuditConfig::default().path),
+            (Some(path), _) => Ok(AuditConfig { path: path.clone(), ..AuditConfig::default() }),
+            (None, Some(file)) => Ok(config::load(file, config::environment())?.audit),
+            (None, None) => Ok(AuditConfig::default()),
         }
     }
 }
@@ -254,9 +263,17 @@ pub fn main() -> ExitCode {
 }
 
 fn migrate(database: &Database) -> Result<(), Failure> {
-    let path = database.locate()?;
-    let applied = runtime()?.block_on(sqlite::migrate(&path))?;
-    say(&format_args!("{}: {applied} migrations applied", path.display()))
+    let (audit, runtime) = (database.audit()?, runtime()?);
+    match audit.store {
+        AuditStore::Sqlite => {
+            let applied = runtime.block_on(sqlite::migrate(&audit.path))?;
+            say(&format_args!("{}: {applied} migrations applied", audit.path.display()))
+        }
+        AuditStore::Postgres => {
+            let applied = runtime.block_on(postgres::migrate(&audit))?;
+            say(&format_args!("audit.url: {applied} migrations applied"))
+        }
+    }
 }
 
 fn openapi() -> Result<(), Failure> {
@@ -264,21 +281,21 @@ fn openapi() -> Result<(), Failure> {
 }
 
 fn tail(options: TailOptions) -> Result<(), Failure> {
-    let path = options.database.locate()?;
+    let store = options.database.audit()?;
     let TailOptions { lines: count, follow, json, filter, .. } = options;
     let asked = audit::Tail { filter: filter.0, count, follow, json };
     runtime()?.block_on(async {
-        let trail = sqlite::AuditReader::open(&path).await?;
-        Ok(audit::tail(&trail, &asked, &mut io::stdout()).await?)
+        let trail = open_trail(&store).await?;
+        Ok(audit::tail(&*trail, &asked, &mut io::stdout()).await?)
     })
 }
 
 fn export(options: ExportOptions) -> Result<(), Failure> {
-    let path = options.database.locate()?;
+    let store = options.database.audit()?;
     let asked = audit::Export { format: options.format, filter: options.filter.0 };
     runtime()?.block_on(async {
-        let trail = sqlite::AuditReader::open(&path).await?;
-        Ok(audit::export(&trail, &asked, &mut io::stdout()).await?)
+        let trail = open_trail(&store).await?;
+        Ok(audit::export(&*trail, &asked, &mut io::stdout()).await?)
     })
 }
 

@@ -28,13 +28,22 @@ pub enum Order {
     OldestFirst,
 }
 
+/// Entries as they came.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Arrivals {
+    pub entries: Vec<StoredEntry>,
+    /// All up to this one was looked at: the next arrivals are those behind it.
+    pub seq: i64,
+}
+
 /// A store of audit entries that can be asked.
 ///
 /// The contract, which `tests/it/audit/query.rs` holds every implementation to:
 /// - Entries that are superseded are never shown.
-/// - A page has the entries that the filter takes, in their order, from behind the cursor on, as
-///   many as asked for if there are so many. Pages that follow each other show no entry twice and
-///   leave none out, whatever is written meanwhile.
+/// - A page has the entries that the filter takes, in the order of their time, from behind the
+///   cursor on, as many as asked for if there are so many. Pages that follow each other show no entry
+///   twice, and leave none out that was there at the first.
+/// - Arrivals that follow each other show each entry once, however late it came.
 /// - A question ends within a few seconds, if only by [`QueryError::TooSlow`].
 #[async_trait]
 pub trait AuditQuery: Send + Sync {
@@ -49,6 +58,20 @@ pub trait AuditQuery: Send + Sync {
         behind: Option<Cursor>,
         limit: u32,
     ) -> Result<Vec<StoredEntry>, QueryError>;
+
+    /// At most `limit` entries, and no more than [`PAGE_ENTRIES`], that came behind the one numbered
+    /// `seq`, in the order in which they came: with several gateways that is not quite that of time.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    async fn arrivals(&self, filter: &Filter, seq: i64, limit: u32)
+    -> Result<Arrivals, QueryError>;
+
+    /// The number of the last entry that came.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    async fn last_arrival(&self) -> Result<i64, QueryError>;
 
     /// What was spent, in groups: those that cost the most, at most [`MAX_GROUPS`].
     ///

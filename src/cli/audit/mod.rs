@@ -11,13 +11,11 @@ pub use filter::FilterOptions;
 pub(super) use tail::printable;
 pub use tail::{Tail, tail};
 
-use crate::{audit::query::QueryError, storage::sqlite::StorageError};
+use crate::audit::query::QueryError;
 
 /// Why the entries can't be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
     #[error(transparent)]
     Query(#[from] QueryError),
     #[error("can't write the output: {0}")]

@@ -47,41 +47,72 @@ async fn print(
     asked: &Tail,
     out: &mut (impl Write + Send),
 ) -> Result<(), AuditError> {
-    let mut behind = before_last(trail, asked).await?;
+    // What comes after this is shown as it comes; what was there, in its order before.
+    let seen = trail.last_arrival().await?;
     if !asked.json {
         print_heading(out).map_err(AuditError::Output)?;
     }
+    let mut behind = before_last(trail, asked, seen).await?;
     loop {
-        let entries = trail.page(&asked.filter, Order::OldestFirst, behind, PAGE_ENTRIES).await?;
-        print_entries(&entries, asked.json, out).map_err(AuditError::Output)?;
-        behind = entries.last().map(Cursor::from).or(behind);
+        let page = trail.page(&asked.filter, Order::OldestFirst, behind, PAGE_ENTRIES).await?;
+        behind = page.last().map(Cursor::from);
+        let is_last = page.len() < PAGE_ENTRIES as usize;
+        let page = page.iter().filter(|entry| entry.seq <= seen);
+        print_entries(page, asked.json, out).map_err(AuditError::Output)?;
+        if is_last {
+            break;
+        }
+    }
+    if asked.follow { follow(trail, asked, seen, out).await } else { Ok(()) }
+}
+
+/// Prints what comes behind the entry numbered `seen`.
+async fn follow(
+    trail: &dyn AuditQuery,
+    asked: &Tail,
+    mut seen: i64,
+    out: &mut (impl Write + Send),
+) -> Result<(), AuditError> {
+    loop {
+        let arrived = trail.arrivals(&asked.filter, seen, PAGE_ENTRIES).await?;
+        print_entries(arrived.entries.iter(), asked.json, out).map_err(AuditError::Output)?;
+        seen = arrived.seq;
         // A full page may have more behind it.
-        if entries.len() < PAGE_ENTRIES as usize {
-            if !asked.follow {
-                return Ok(());
-            }
+        if arrived.entries.len() < PAGE_ENTRIES as usize {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// The place behind which the newest `count` entries are, and those to come.
-async fn before_last(trail: &dyn AuditQuery, asked: &Tail) -> Result<Option<Cursor>, QueryError> {
-    let mut left = u64::from(asked.count) + 1;
+/// The place behind which the newest `count` entries are, of those up to the one numbered `last`.
+async fn before_last(
+    trail: &dyn AuditQuery,
+    asked: &Tail,
+    last: i64,
+) -> Result<Option<Cursor>, QueryError> {
+    let mut left = u64::from(asked.count);
     let mut behind = None;
-    while left > 0 {
-        let limit = u32::try_from(left).unwrap_or(u32::MAX).min(PAGE_ENTRIES);
-        let entries = trail.page(&asked.filter, Order::NewestFirst, behind, limit).await?;
-        if entries.len() < limit as usize {
+    loop {
+        let limit = u32::try_from(left + 1).unwrap_or(u32::MAX).min(PAGE_ENTRIES);
+        let page = trail.page(&asked.filter, Order::NewestFirst, behind, limit).await?;
+        for entry in &page {
+            if entry.seq <= last && left == 0 {
+                return Ok(Some(Cursor::from(entry)));
+            }
+            left -= u64::from(entry.seq <= last);
+        }
+        if page.len() < limit as usize {
             return Ok(None);
         }
-        behind = entries.last().map(Cursor::from);
-        left -= u64::from(limit);
+        behind = page.last().map(Cursor::from);
     }
-    Ok(behind)
 }
 
-fn print_entries(entries: &[StoredEntry], json: bool, out: &mut impl Write) -> io::Result<()> {
+fn print_entries<'e>(
+    entries: impl Iterator<Item = &'e StoredEntry>,
+    json: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
     for entry in entries {
         if json {
             serde_json::to_writer(&mut *out, entry)?;

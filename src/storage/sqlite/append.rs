@@ -80,7 +80,8 @@ impl AuditSink for SqliteSink {
     }
 }
 
-async fn last_seq(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+/// The number of the last row.
+pub(super) async fn last_seq(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     let last = "SELECT coalesce(max(seq), 0) FROM audit";
     sqlx::query_scalar(last).fetch_one(connection).await
 }

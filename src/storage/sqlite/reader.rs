@@ -5,10 +5,12 @@ use std::path::Path;
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::{StorageError, page, pool::ReadPool, row, usage};
+use super::{StorageError, append::last_seq, page, pool::ReadPool, row, usage};
 use crate::audit::{
     StoredEntry,
-    query::{AuditQuery, Cursor, Filter, Order, QueryError, Usage, UsageFilter},
+    query::{
+        Arrivals, AuditQuery, Cursor, Filter, Order, PAGE_ENTRIES, QueryError, Usage, UsageFilter,
+    },
 };
 
 /// Answers questions about the trail, by connections of its own.
@@ -56,6 +58,28 @@ impl AuditQuery for AuditReader {
         let mut loan = self.pool.borrow().await?;
         let page = page::read(loan.connection(), filter, order, behind, limit).await;
         loan.end(page)
+    }
+
+    async fn arrivals(
+        &self,
+        filter: &Filter,
+        seq: i64,
+        limit: u32,
+    ) -> Result<Arrivals, QueryError> {
+        // One connection writes, so that numbers are given in the order of commits.
+        let behind = Cursor { time_micros: 0, seq };
+        let last = self.last_arrival().await?;
+        let mut entries = self.page(filter, Order::OldestFirst, Some(behind), limit).await?;
+        entries.retain(|entry| entry.seq <= last);
+        let is_full = entries.len() >= limit.min(PAGE_ENTRIES) as usize;
+        let seq = entries.last().filter(|_| is_full).map_or(last, |entry| entry.seq);
+        Ok(Arrivals { entries, seq })
+    }
+
+    async fn last_arrival(&self) -> Result<i64, QueryError> {
+        let mut loan = self.pool.borrow().await?;
+        let last = last_seq(loan.connection()).await;
+        loan.end(last)
     }
 
     async fn usage(&self, filter: &UsageFilter) -> Result<Usage, QueryError> {

@@ -8,6 +8,7 @@ mod handle;
 mod kill;
 mod limit;
 mod model;
+mod postgres;
 mod query;
 mod question;
 mod record;

@@ -12,14 +12,20 @@ use tollgate::{
         query::{AuditQuery, Cursor, Dimension, Filter, MAX_GROUPS, Order, Run, Sums, UsageFilter},
     },
     domain::{CallId, Caller, MicroUsd, StreamId, TrustLevel, Usage, Vocabulary},
-    storage::sqlite::{self, AuditReader, SqliteSink},
+    storage::{
+        postgres::{self, PostgresTrail},
+        sqlite::{self, AuditReader, SqliteSink},
+    },
 };
 use uuid::Uuid;
 
-use super::support::{Batch, TempDir, append, caller, denial, intent, settle};
+use super::{
+    postgres::Postgres,
+    support::{Batch, TempDir, append, caller, denial, intent, settle},
+};
 
 /// A store that is written and asked.
-#[async_trait]
+#[async_trait(?Send)]
 pub trait Fixture: Sized {
     async fn make() -> Self;
     fn sink(&self) -> &dyn AuditSink;
@@ -32,7 +38,7 @@ pub struct Sqlite {
     trail: AuditReader,
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Fixture for Sqlite {
     async fn make() -> Self {
         let directory = TempDir::new();
@@ -43,6 +49,29 @@ impl Fixture for Sqlite {
 
     fn sink(&self) -> &dyn AuditSink {
         &self.sink
+    }
+
+    fn trail(&self) -> &dyn AuditQuery {
+        &self.trail
+    }
+}
+
+pub struct OnPostgres {
+    store: Postgres,
+    trail: PostgresTrail,
+}
+
+#[async_trait(?Send)]
+impl Fixture for OnPostgres {
+    async fn make() -> Self {
+        let store = Postgres::start().await;
+        postgres::migrate(&store.config).await.unwrap();
+        let trail = PostgresTrail::new(&store.config).unwrap();
+        Self { store, trail }
+    }
+
+    fn sink(&self) -> &dyn AuditSink {
+        &self.store.sink
     }
 
     fn trail(&self) -> &dyn AuditQuery {
@@ -179,7 +208,7 @@ async fn pages_have_what_a_filter_takes<F: Fixture>() {
     }
     let standing = standing(&entries, &batch);
     let mut found_any = 0;
-    for _ in 0..150 {
+    for _ in 0..60 {
         let terms = filters().new_tree(&mut runner).unwrap().current();
         let terms: Vec<_> = terms.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let filter = filter(&terms);
@@ -189,15 +218,15 @@ async fn pages_have_what_a_filter_takes<F: Fixture>() {
             .map(|(entry, _)| entry.id.to_string())
             .collect();
         found_any += usize::from(!expected.is_empty());
-        let oldest = all(fixture.trail(), &filter, Order::OldestFirst, 37).await;
+        let oldest = all(fixture.trail(), &filter, Order::OldestFirst, 101).await;
         assert_eq!(ids(&oldest), expected, "{terms:?}");
         expected.reverse();
-        for size in [7, 1_000] {
+        for size in [41, 1_000] {
             let newest = all(fixture.trail(), &filter, Order::NewestFirst, size).await;
             assert_eq!(ids(&newest), expected, "{terms:?}");
         }
     }
-    assert!(found_any > 50, "the filters find something now and then: {found_any}");
+    assert!(found_any > 20, "the filters find something now and then: {found_any}");
 }
 
 async fn what_is_written_meanwhile_moves_no_page<F: Fixture>() {
@@ -215,6 +244,35 @@ async fn what_is_written_meanwhile_moves_no_page<F: Fixture>() {
     let expected: Vec<_> = entries.iter().rev().map(|entry| entry.id.to_string()).collect();
     // Of the ends of one call that `entry_of` gives with this seed there is none.
     assert_eq!(ids(&found), expected);
+}
+
+async fn arrivals_come_once_however_late_they_are<F: Fixture>() {
+    let fixture = F::make().await;
+    assert_eq!(fixture.trail().last_arrival().await.unwrap(), 0);
+    let of_run = filter(&[("run_id", "nightly")]);
+    let (mut seq, mut found, mut expected) = (0, Vec::new(), Vec::new());
+    for round in 0..6 {
+        // What comes later may be older.
+        let entries: Vec<_> = (0..5)
+            .map(|number| Entry {
+                time: at(100 - round * 10 + number),
+                run_id: (number > 1).then(|| "nightly".to_owned()),
+                ..denial()
+            })
+            .collect();
+        append(fixture.sink(), &entries).await.unwrap();
+        expected.extend(entries[2..].iter().map(|entry| entry.id.to_string()));
+        loop {
+            let arrived = fixture.trail().arrivals(&of_run, seq, 2).await.unwrap();
+            seq = arrived.seq;
+            found.extend(ids(&arrived.entries));
+            if arrived.entries.len() < 2 {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "after round {round}");
+        assert_eq!(fixture.trail().last_arrival().await.unwrap(), seq);
+    }
 }
 
 /// Thirty calls, one each hour, and one with more tokens than there are; all sent three times.
@@ -388,6 +446,7 @@ macro_rules! suite {
 
             suite!(@ $fixture, pages_have_what_a_filter_takes);
             suite!(@ $fixture, what_is_written_meanwhile_moves_no_page);
+            suite!(@ $fixture, arrivals_come_once_however_late_they_are);
             suite!(@ $fixture, usage_is_the_sum_of_the_ends_that_stand);
             suite!(@ $fixture, usage_can_be_narrowed);
             suite!(@ $fixture, groups_are_bounded_and_the_dearest_come_first);
@@ -403,3 +462,4 @@ macro_rules! suite {
 }
 
 suite!(sqlite_trail, Sqlite);
+suite!(postgres_trail, OnPostgres);

@@ -3,11 +3,17 @@
 use jiff::{SignedDuration, Timestamp};
 use tollgate::{
     audit::query::{Cursor, Field, Filter, Order, UsageFilter},
-    storage::sqlite::{self, AuditReader},
+    storage::{
+        postgres::{self, PostgresTrail},
+        sqlite::{self, AuditReader},
+    },
 };
 use uuid::Uuid;
 
-use super::support::TempDir;
+use super::{
+    postgres::Postgres,
+    support::{TempDir, append, denial},
+};
 
 fn at(minutes: i64) -> Timestamp {
     let epoch: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
@@ -78,12 +84,9 @@ fn a_cursor_comes_back_as_it_went_and_nothing_else_is_one() {
     }
 }
 
-/// The question that the trail is there for, and each filter alone.
-#[tokio::test]
-async fn no_question_reads_all_there_is() {
-    let directory = TempDir::new();
-    sqlite::migrate(&directory.file()).await.unwrap();
-    let trail = AuditReader::open(&directory.file()).await.unwrap();
+/// Each filter alone, and the question that the trail is there for: did anything with `fleet:write`
+/// touch arcadedb in the last hour?
+fn questions() -> Vec<Filter> {
     let uuid = Uuid::nil().to_string();
     let hash = "0".repeat(64);
     let mut questions: Vec<Vec<(&str, &str)>> = Field::ALL
@@ -102,20 +105,72 @@ async fn no_question_reads_all_there_is() {
     questions.push(vec![("from", "1h")]);
     questions.push(vec![("capability", "fleet:write"), ("tool", "arcadedb"), ("from", "1h")]);
     questions.push(vec![("capability", "fleet:write"), ("model", "arcadedb"), ("from", "1h")]);
-    for terms in questions {
+    let filter = |terms: &Vec<(&str, &str)>| {
         let mut filter = Filter::default();
-        for (name, value) in &terms {
-            assert!(filter.set(name, value, at(0)).unwrap(), "{name}");
+        for (name, value) in terms {
+            assert!(filter.set(name, value, Timestamp::now()).unwrap(), "{name}");
         }
+        filter
+    };
+    questions.iter().map(filter).collect()
+}
+
+#[tokio::test]
+async fn sqlite_reads_all_there_is_for_no_question() {
+    let directory = TempDir::new();
+    sqlite::migrate(&directory.file()).await.unwrap();
+    let trail = AuditReader::open(&directory.file()).await.unwrap();
+    for filter in questions() {
         for order in [Order::NewestFirst, Order::OldestFirst] {
             let plan = trail.plan(&filter, order).await.unwrap();
             assert!(plan.iter().any(|step| step.starts_with("SEARCH audit_hour")), "{plan:?}");
             let by_number = "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
-            assert!(plan.iter().any(|step| step.contains(by_number)), "{terms:?}: {plan:?}");
+            assert!(plan.iter().any(|step| step.contains(by_number)), "{filter:?}: {plan:?}");
             for step in &plan {
                 let is_scan = step.starts_with("SCAN ") || step.contains("TEMP B-TREE");
-                assert!(!is_scan, "{terms:?}: {plan:?}");
+                assert!(!is_scan, "{filter:?}: {plan:?}");
             }
         }
     }
+}
+
+/// Rows of the last hours, of which a few are what is asked for.
+const ROWS: &str = "
+INSERT INTO tollgate.audit (time_micros, chain_seq, epoch, id, call_id, writer, superseded, hash, kind,
+    request_id, operation, subject, tier, agent, model, outcome, capability, tool, trace_id, run_id)
+SELECT (extract(epoch FROM now()) * 1000000)::int8 - n * 400000::int8, n, 1, gen_random_uuid(),
+    gen_random_uuid(), gen_random_uuid(), false, '\\x00', CASE WHEN n % 2 = 0 THEN 'intent' ELSE 'settle' END,
+    n::text, 'create_chat_completion', 'user-' || n % 500, 'pro', 'agent-' || n % 50, 'model-' || n % 8,
+    CASE WHEN n % 2 = 1 THEN 'ok' END,
+    CASE WHEN n % 1000 = 0 THEN 'fleet:write' ELSE 'model:reasoning' END,
+    CASE WHEN n % 10000 = 0 THEN 'arcadedb' END, md5(n::text), 'run-' || n / 100
+FROM generate_series(1, 30000) AS n";
+
+#[tokio::test]
+async fn postgres_reads_all_there_is_for_no_question() {
+    let store = Postgres::start().await;
+    postgres::migrate(&store.config).await.unwrap();
+    // The first batch makes the days' partitions.
+    append(&store.sink, &[denial()]).await.unwrap();
+    let mut superuser = store.database.superuser().await;
+    for statement in [ROWS, "ANALYZE tollgate.audit"] {
+        sqlx::raw_sql(statement).execute(&mut superuser).await.unwrap();
+    }
+    let trail = PostgresTrail::open(&store.config).await.unwrap();
+    for filter in questions() {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            let plan = trail.plan(&filter, order).await.unwrap();
+            // Of days that have next to no rows all are read at once.
+            let reads_all = |step: &String| {
+                let cost = step.split("..").nth(1).and_then(|rest| rest.split(' ').next());
+                let is_dear = cost.is_some_and(|cost| cost.parse::<f64>().unwrap() > 100.0);
+                step.contains("Seq Scan") && is_dear
+            };
+            assert!(!plan.iter().any(reads_all), "{filter:?}: {plan:#?}");
+            assert!(plan.iter().any(|step| step.contains("Index")), "{filter:?}: {plan:#?}");
+        }
+    }
+    let named = questions().pop().unwrap();
+    let plan = trail.plan(&named, Order::NewestFirst).await.unwrap().join("\n");
+    assert!(plan.contains("tool") || plan.contains("capability"), "{plan}");
 }

@@ -1,0 +1,43 @@
+//! The production store: a Postgres database, written by any number of gateways.
+//!
+//! Everything is in the schema `tollgate`: `migrations/postgres/` says what each table is for.
+
+mod append;
+mod connection;
+mod dead_letter;
+mod error;
+mod migration;
+mod page;
+mod partition;
+mod pool;
+mod reader;
+mod role;
+mod row;
+mod trail;
+mod usage;
+
+pub use append::PostgresSink;
+use connection::Connector;
+pub use error::PostgresError;
+pub use reader::AuditReader;
+pub use trail::PostgresTrail;
+
+use crate::config::AuditConfig;
+
+/// The sink that `[audit]` asks for. Connects to nothing yet.
+///
+/// # Errors
+/// [`PostgresError::Url`].
+pub fn sink(config: &AuditConfig) -> Result<PostgresSink, PostgresError> {
+    Ok(PostgresSink::new(Connector::new(config)?))
+}
+
+/// Brings the database up to date, and gives the role of `audit.url` what it needs.
+///
+/// Returns how many migrations were applied.
+///
+/// # Errors
+/// [`PostgresError`].
+pub async fn migrate(config: &AuditConfig) -> Result<usize, PostgresError> {
+    migration::run(&Connector::new(config)?).await
+}

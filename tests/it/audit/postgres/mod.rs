@@ -1,0 +1,6 @@
+//! The Postgres store.
+
+mod support;
+mod table;
+
+pub use support::Postgres;
