@@ -18,7 +18,7 @@ use crate::{
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{AuditStore, Config, ServerConfig},
+    config::{AuditContent, AuditStore, Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
@@ -335,6 +335,7 @@ fn gateway(
     Gateway {
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
+        keeps_content: config.audit.content == AuditContent::Redacted,
         redactor,
         redactions: Tally::default(),
         budgets: Budgets::new(leased(store.ledger, config.budget.lease_ms))

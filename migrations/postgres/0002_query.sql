@@ -17,3 +17,16 @@ CREATE INDEX audit_tier ON audit (left(tier, 200), time_micros) WHERE tier IS NO
 CREATE INDEX audit_outcome ON audit (left(outcome, 200), time_micros)
     WHERE outcome IS NOT NULL AND outcome <> 'ok';
 CREATE INDEX audit_kind ON audit (kind, time_micros) WHERE kind NOT IN ('intent', 'settle');
+
+-- What was asked and answered, as far as it is kept. Apart from the chained rows, which have its hash
+-- and length, so that it can be deleted by itself.
+CREATE TABLE audit_content (
+    entry_id    UUID NOT NULL,
+    side        TEXT NOT NULL CHECK (side IN ('input', 'output')),
+    time_micros BIGINT NOT NULL,
+    text        TEXT NOT NULL,
+    full_bytes  BIGINT,
+    hash        TEXT,
+    PRIMARY KEY (entry_id, side)
+);
+CREATE INDEX audit_content_time ON audit_content (time_micros);

@@ -62,3 +62,16 @@ SELECT time_micros / 86400000000, coalesce(subject, ''), coalesce(agent, ''), co
 FROM audit
 WHERE call_id IS NOT NULL AND kind IN ('settle', 'denied', 'canceled') AND NOT superseded
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+
+-- What was asked and answered, as far as it is kept. Apart from the chained rows, which have its hash
+-- and length, so that it can be deleted by itself.
+CREATE TABLE audit_content (
+    entry_id    TEXT NOT NULL,
+    side        TEXT NOT NULL CHECK (side IN ('input', 'output')),
+    time_micros INTEGER NOT NULL,
+    text        TEXT NOT NULL,
+    full_bytes  INTEGER,
+    hash        TEXT,
+    UNIQUE (entry_id, side)
+) STRICT;
+CREATE INDEX audit_content_time ON audit_content (time_micros);

@@ -7,7 +7,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use uuid::Uuid;
 
-use super::record::Record;
+use super::{content::KeptContent, record::Record};
 
 /// SHA-256.
 pub type Hash = [u8; 32];
@@ -42,6 +42,8 @@ impl Link {
 pub struct Linked<'a> {
     pub link: Link,
     pub record: Record<'a>,
+    /// Goes with it and is no part of what is hashed: the record has its hash.
+    pub content: KeptContent<'a>,
 }
 
 /// Links records one after the other.

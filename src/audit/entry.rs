@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::Hash;
+use super::{Content, ContentDigest};
 use crate::{
     domain::{CallId, Caller, Capability, MicroUsd, StreamId, Usage, UsageSource},
     redact::{Depth, LiveRedactor},
@@ -108,15 +108,8 @@ pub struct Entry {
     /// What was sent, and what came back.
     pub input: Option<ContentDigest>,
     pub output: Option<ContentDigest>,
-}
-
-/// What a row proves of a content, which is kept apart from it and can be deleted alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContentDigest {
-    /// SHA-256 of the whole content, its secrets taken out.
-    pub hash: Hash,
-    /// The whole content's length, however much of it is kept.
-    pub bytes: u64,
+    /// What is kept of them, beside the row. Redacted by whoever gives it.
+    pub content: Option<Box<Content>>,
 }
 
 impl Entry {
@@ -153,6 +146,7 @@ impl Entry {
             capability: None,
             input: None,
             output: None,
+            content: None,
         }
     }
 

@@ -13,6 +13,7 @@
 //!   next no intent is taken, and past the last [`Audit::record`] waits.
 
 mod chain;
+mod content;
 mod entry;
 pub mod query;
 mod record;
@@ -44,7 +45,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use chain::{Chain, Hash, Link, Linked};
-pub use entry::{ContentDigest, Entry, EntryKind};
+pub use content::{Content, ContentDigest, KeptContent, MAX_CONTENT_BYTES, Part, Transcript, keep};
+pub use entry::{Entry, EntryKind};
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
 };

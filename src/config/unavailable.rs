@@ -3,14 +3,13 @@
 //! Such a key is refused by name: a limit that is written down and not kept is worse than none.
 //! Whoever adds a feature takes its line away here.
 
-use super::{AuditContent, Config, ProviderKind, ReplayStore, findings::Findings};
+use super::{Config, ProviderKind, ReplayStore, findings::Findings};
 
 /// Notes each use of a feature that is not there yet.
 pub(super) fn refuse(config: &Config, found: &mut Findings) {
     let Config { audit, stream, telemetry, .. } = config;
     #[rustfmt::skip]
     let values = [
-        ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
         ("stream.replay_store", "\"redis\"", stream.replay_store == ReplayStore::Redis, "use \"memory\""),
         ("telemetry.capture_content", "true", telemetry.capture_content, "use false"),
     ];

@@ -1,6 +1,6 @@
 //! A call that was begun, and its one end.
 
-use super::{CallContext, Gateway, Progress, spend::Turn};
+use super::{CallContext, Gateway, Progress, content::CallContent, spend::Turn};
 use crate::{
     audit::{Audit, Entry, EntryKind},
     budget::{Reservation, Spent, TokenMeter},
@@ -101,6 +101,7 @@ pub struct OpenCall {
     pub id: CallId,
     pub context: CallContext,
     pub progress: Progress,
+    pub(super) content: CallContent,
     pub(super) reservation: Option<Reservation>,
     pub(super) turn: Option<Box<Turn>>,
     /// The most that the answers can have.
@@ -121,6 +122,7 @@ impl OpenCall {
         context: CallContext,
         model: &crate::provider::Model,
         stream_id: Option<StreamId>,
+        keeps_content: bool,
     ) -> Self {
         let id = CallId::generate();
         let mut intent =
@@ -138,6 +140,7 @@ impl OpenCall {
             id,
             context,
             progress: Progress::default(),
+            content: CallContent::new(keeps_content),
             reservation: None,
             turn: None,
             output_bound: None,
@@ -244,8 +247,9 @@ impl OpenCall {
     }
 
     /// Writes the terminal row, and ends the span.
-    pub(super) async fn record(self: Box<Self>, audit: &Audit, ending: &Ending) {
-        let row = self.terminal_entry(ending);
+    pub(super) async fn record(mut self: Box<Self>, audit: &Audit, ending: &Ending) {
+        let mut row = self.terminal_entry(ending);
+        std::mem::take(&mut self.content).put(&mut row);
         if ending.outcome() == Kind::AuditUnavailable.code() {
             // The trail takes no entries: don't let those it turned away wait for it in turn.
             audit.denied(row);

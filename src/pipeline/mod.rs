@@ -5,6 +5,7 @@
 //! happens: settle the budget, write the terminal audit row, end the span.
 
 mod answer;
+mod content;
 mod fault;
 mod finish;
 mod model_call;
@@ -117,6 +118,8 @@ impl ToolTable {
 pub struct Gateway {
     pub snapshot: ArcSwap<Snapshot>,
     pub audit: Audit,
+    /// Is the beginning of what is asked and answered kept with the trail?
+    pub keeps_content: bool,
     /// The running configuration's redactor, for what is told or written outside of a call.
     pub redactor: LiveRedactor,
     /// What redaction has found so far. Whoever redacts a call adds to it.

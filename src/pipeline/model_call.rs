@@ -11,7 +11,8 @@ use tracing::{Instrument as _, Span};
 
 use super::{
     Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
-    answer::{self, AnswerStream, PassError},
+    answer::{self, AnswerStream},
+    content::Exit,
     fault::{
         cut_short, not_passed_on, not_redacted, not_understood, panicked, shutting_down, too_long,
     },
@@ -81,7 +82,7 @@ pub fn start_chat(
     let stream = call.stream;
     let outlet =
         stream.then(|| Outlet::Passthrough(PassthroughWriter::new(sender, call.include_usage)));
-    let open = Box::new(OpenCall::new(context, authorized.model(), None));
+    let open = Box::new(OpenCall::new(context, authorized.model(), None, gateway.keeps_content));
     (spawn(gateway, snapshot, authorized, open, lifeline, outlet, stream), receiver)
 }
 
@@ -102,7 +103,12 @@ pub fn start_native(
     let reader = stream.read_after(0).ok();
     let orphan_timeout = gateway.orphan_timeout;
     let lifeline = Lifeline::Stream { stream: Arc::clone(&stream), orphan_timeout };
-    let open = Box::new(OpenCall::new(context, authorized.model(), Some(stream.id())));
+    let open = Box::new(OpenCall::new(
+        context,
+        authorized.model(),
+        Some(stream.id()),
+        gateway.keeps_content,
+    ));
     let outlet = Some(Outlet::Native(writer));
     let started = spawn(gateway, snapshot, authorized, open, lifeline, outlet, true);
     Ok((started, stream, reader))
@@ -165,6 +171,7 @@ impl Telling {
         let gateway = Arc::clone(&self.gateway);
         open.context.failure.note(ending);
         open.account(&gateway.meter).await;
+        open.content.redact_output(&gateway, self.snapshot.redacts_answers).await;
         open.settle(&gateway).await;
         let conclusion = open.conclusion(ending);
         let answer = self.answer.take().map(Head::Complete).or_else(|| {
@@ -233,6 +240,7 @@ impl Telling {
         };
         open.count_redactions(&self.gateway.redactions, Direction::Request, &counts);
         let redacted = redacted.map_err(|error| not_redacted(&error))?;
+        open.content.note_input(&redacted);
         spend::depart(open).await?;
         route::send(&redacted, open, self.stream)
             .await
@@ -265,6 +273,9 @@ impl Telling {
         } else {
             complete
         });
+        if let Some(answer) = self.answer.as_ref().filter(|_| status < 400) {
+            open.content.note_whole(&answer.body);
+        }
         Ok(if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } })
     }
 
@@ -317,10 +328,11 @@ impl Telling {
                 open.progress.failed |= event.is_named_error();
             } else {
                 open.progress.note(&view);
+                let mut exit = Exit { outlet, content: &mut open.content };
                 let pushed = match &mut self.redaction {
-                    None => outlet.push(event, &view).map_err(PassError::from),
+                    None => exit.push(event, &view),
                     Some(redaction) => {
-                        answer::pass(redaction, &self.snapshot.redactor, outlet, event, &view)
+                        answer::pass(redaction, &self.snapshot.redactor, &mut exit, event, &view)
                     }
                 };
                 pushed.map_err(|error| self.span.in_scope(|| not_passed_on(&error)))?;
@@ -338,9 +350,10 @@ impl Telling {
     fn let_go(&mut self, open: &mut OpenCall, ending: Ending) -> Ending {
         let Some(mut redaction) = self.redaction.take() else { return ending };
         let redactor = &self.snapshot.redactor;
-        let outlet = self.outlet.as_mut();
+        let exit = self.outlet.as_mut();
+        let exit = exit.map(|outlet| Exit { outlet, content: &mut open.content });
         let told = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            outlet.map_or(Ok(()), |outlet| answer::let_go(&mut redaction, redactor, outlet))
+            exit.map_or(Ok(()), |mut exit| answer::let_go(&mut redaction, redactor, &mut exit))
         }));
         let counts = redaction.counts();
         open.count_redactions(&self.gateway.redactions, Direction::Response, counts);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{Offload, Refused, Snapshot};
 use crate::{
+    audit::ContentDigest,
     domain::{Caller, CapabilitySet, Denial, Kind, ModelCall},
     provider::Model,
     redact::{Counts, RedactError},
@@ -41,6 +42,7 @@ pub struct Redacted<T> {
     call: T,
     model: Arc<Model>,
     counts: Counts,
+    digest: ContentDigest,
 }
 
 impl<T> Redacted<T> {
@@ -52,6 +54,12 @@ impl<T> Redacted<T> {
     #[must_use]
     pub const fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Of the body as the caller sent it, but for the secrets: so that the caller can work it out.
+    #[must_use]
+    pub const fn digest(&self) -> ContentDigest {
+        self.digest
     }
 
     /// How many secrets each rule took out.
@@ -110,7 +118,8 @@ fn redact_here(
 ) -> Result<Redacted<ModelCall>, RedactError> {
     let Authorized { call, model } = authorized;
     let (call, counts) = snapshot.redactor.redact_call(call)?;
-    Ok(Redacted { call, model, counts })
+    let digest = ContentDigest::of(call.body());
+    Ok(Redacted { call, model, counts, digest })
 }
 
 fn unknown_model(name: &str) -> Refused {

@@ -7,7 +7,7 @@ mod filter;
 mod run;
 mod usage;
 
-use std::error::Error;
+use std::{error::Error, fmt};
 
 use async_trait::async_trait;
 
@@ -20,6 +20,9 @@ use super::StoredEntry;
 
 /// The most entries that one page has: a few MiB at the very most.
 pub const PAGE_ENTRIES: u32 = 1_000;
+
+/// The most entries whose contents are read at once: 6 MiB, if all is kept of all.
+pub const CONTENT_ENTRIES: u32 = 50;
 
 /// Which way pages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,28 @@ pub struct Arrivals {
     pub entries: Vec<StoredEntry>,
     /// All up to this one was looked at: the next arrivals are those behind it.
     pub seq: i64,
+}
+
+/// What is kept of one side of a call's content.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredContent {
+    pub entry_id: String,
+    /// What was asked, or what was answered?
+    pub is_input: bool,
+    pub text: String,
+    /// Of the whole, of which this may be the beginning.
+    pub full_bytes: Option<i64>,
+}
+
+impl fmt::Debug for StoredContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entry_id, is_input, full_bytes, .. } = self;
+        f.debug_struct("StoredContent")
+            .field("entry_id", entry_id)
+            .field("is_input", is_input)
+            .field("full_bytes", full_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A store of audit entries that can be asked.
@@ -72,6 +97,12 @@ pub trait AuditQuery: Send + Sync {
     /// # Errors
     /// [`QueryError`].
     async fn last_arrival(&self) -> Result<i64, QueryError>;
+
+    /// What is kept of the contents of these entries, at most [`CONTENT_ENTRIES`].
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    async fn contents(&self, entry_ids: &[&str]) -> Result<Vec<StoredContent>, QueryError>;
 
     /// What was spent, in groups: those that cost the most, at most [`MAX_GROUPS`].
     ///

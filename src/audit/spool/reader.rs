@@ -36,7 +36,7 @@ pub struct SpoolReader {
     offset: u64,
     /// Who wrote it, once it has been looked at.
     header: Option<Header>,
-    /// What was read last, and where the records in it are.
+    /// What was read last, and where the frames in it are.
     bytes: Vec<u8>,
     batch: Vec<(Link, Range<usize>)>,
     batch_bytes: u64,
@@ -111,7 +111,7 @@ impl SpoolReader {
             let Header { writer, epoch } = header;
             let end = at + frame.length;
             let link = Link { writer, epoch, seq: frame.seq, hash: frame.hash };
-            self.batch.push((link, end - frame.record.len()..end));
+            self.batch.push((link, at..end));
             at = end;
         }
         self.batch_bytes = at as u64;
@@ -138,9 +138,16 @@ impl SpoolReader {
     /// [`ReadError::Record`] where another version wrote what this one can't read.
     pub fn batch(&self) -> Result<Vec<Linked<'_>>, ReadError> {
         let linked = |(link, range): &(Link, Range<usize>)| {
-            let record = Record::decode(&self.bytes[range.clone()]);
-            let record = record.map_err(|source| ReadError::Record { seq: link.seq, source })?;
-            Ok(Linked { link: *link, record })
+            let frame = segment::read_frame(&self.bytes[range.clone()]);
+            let frame = frame.map_err(|_| RecordError::Malformed);
+            let decoded = frame.and_then(|frame| {
+                Ok(Linked {
+                    link: *link,
+                    record: Record::decode(frame.record)?,
+                    content: frame.content,
+                })
+            });
+            decoded.map_err(|source| ReadError::Record { seq: link.seq, source })
         };
         self.batch.iter().map(linked).collect()
     }

@@ -3,15 +3,26 @@
 //! A segment is a header (8 bytes of magic and version, the writer's 16, the epoch's 4, CRC32C of
 //! those), then frames: the record's length (4), CRC32C of the rest (4), its number (8), its hash
 //! (32), the record. All numbers are little-endian.
+//!
+//! Where a content goes with the record, the length's highest bit is set, the check is turned round,
+//! and the length counts all that follows the hash: the record's own length (4), the record, the
+//! content. Frames without are as they always were, so that each version reads the other's.
 
 use uuid::Uuid;
 
-use crate::audit::{MAX_RECORD_BYTES, chain::Link};
+use crate::audit::{
+    MAX_RECORD_BYTES,
+    chain::Link,
+    content::{KeptContent, MAX_CONTENT_BYTES},
+};
 
 pub(super) const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 48;
 /// No frame is longer.
-pub(super) const MAX_FRAME_BYTES: usize = FRAME_BYTES + MAX_RECORD_BYTES;
+pub(super) const MAX_FRAME_BYTES: usize = FRAME_BYTES + MAX_PAYLOAD_BYTES;
+/// A record, and both sides of a content, each with its length.
+const MAX_PAYLOAD_BYTES: usize = 4 + MAX_RECORD_BYTES + 2 * (4 + MAX_CONTENT_BYTES);
+const HAS_CONTENT: u32 = 1 << 31;
 const MAGIC: &[u8; 8] = b"TGAUDIT\x01";
 const HEAD_MAGIC: &[u8; 8] = b"TGHEAD\0\x01";
 const HEAD_BYTES: usize = 72;
@@ -30,6 +41,7 @@ pub struct Frame<'a> {
     pub seq: u64,
     pub hash: [u8; 32],
     pub record: &'a [u8],
+    pub content: KeptContent<'a>,
     /// Of the whole frame.
     pub length: usize,
 }
@@ -88,34 +100,66 @@ pub(super) fn read_header(bytes: &[u8]) -> Option<Header> {
 }
 
 /// Adds a frame.
-pub(super) fn push_frame(link: &Link, record: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_frame(link: &Link, record: &[u8], content: KeptContent<'_>, out: &mut Vec<u8>) {
+    // Records and contents are bounded far below this.
+    let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     let start = out.len();
-    // Records are bounded far below this.
-    out.extend(u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend([0; 4]);
+    out.extend([0; 8]);
     out.extend(link.seq.to_le_bytes());
     out.extend(link.hash);
+    let payload = out.len();
+    let flag = if content.is_empty() { 0 } else { HAS_CONTENT };
+    if flag != 0 {
+        out.extend(length(record.len()).to_le_bytes());
+    }
     out.extend(record);
-    let check = crc32c::crc32c(&out[start + 8..]);
+    if flag != 0 {
+        content.encode(out);
+    }
+    let length = length(out.len() - payload) | flag;
+    let check = check(flag, &out[start + 8..]);
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     out[start + 4..start + 8].copy_from_slice(&check.to_le_bytes());
+}
+
+/// Of a frame with a content it is turned round: one kind must not pass for the other.
+fn check(flag: u32, bytes: &[u8]) -> u32 {
+    let check = crc32c::crc32c(bytes);
+    if flag == 0 { check } else { !check }
 }
 
 /// The frame that `bytes` begin with.
 pub fn read_frame(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or(FrameError::Short)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    if length == 0 || length > MAX_RECORD_BYTES {
+    let length = u32::from_le_bytes(*length);
+    let flag = length & HAS_CONTENT;
+    let most = if flag == 0 { MAX_RECORD_BYTES } else { MAX_PAYLOAD_BYTES };
+    let length = usize::try_from(length & !HAS_CONTENT).unwrap_or(usize::MAX);
+    if length == 0 || length > most {
         return Err(FrameError::Bad);
     }
-    let (check, rest) = rest.split_first_chunk::<4>().ok_or(FrameError::Short)?;
+    let (expected, rest) = rest.split_first_chunk::<4>().ok_or(FrameError::Short)?;
     let checked = rest.get(..40 + length).ok_or(FrameError::Short)?;
-    if crc32c::crc32c(checked) != u32::from_le_bytes(*check) {
+    if check(flag, checked) != u32::from_le_bytes(*expected) {
         return Err(FrameError::Bad);
     }
     let (seq, rest) = checked.split_first_chunk::<8>().ok_or(FrameError::Short)?;
-    let (hash, record) = rest.split_first_chunk::<32>().ok_or(FrameError::Short)?;
+    let (hash, payload) = rest.split_first_chunk::<32>().ok_or(FrameError::Short)?;
+    let (record, content) = if flag == 0 {
+        (payload, KeptContent::default())
+    } else {
+        read_both(payload).ok_or(FrameError::Bad)?
+    };
     let seq = u64::from_le_bytes(*seq);
-    Ok(Frame { seq, hash: *hash, record, length: FRAME_BYTES + length })
+    Ok(Frame { seq, hash: *hash, record, content, length: FRAME_BYTES + length })
+}
+
+fn read_both(payload: &[u8]) -> Option<(&[u8], KeptContent<'_>)> {
+    let (length, rest) = payload.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (record, content) = rest.split_at_checked(length)?;
+    let is_sound = (1..=MAX_RECORD_BYTES).contains(&length);
+    Some((record, KeptContent::decode(content).filter(|_| is_sound)?))
 }
 
 /// Reads a whole segment whose first record is number `first`.

@@ -8,7 +8,7 @@ use super::{
     state::Segment,
 };
 use crate::audit::{
-    Entry,
+    Content, Entry,
     chain::{Chain, Link},
     record,
 };
@@ -74,8 +74,9 @@ impl SpoolWriter {
 
     /// Adds an entry to the group.
     pub fn add(&mut self, entry: &Entry) {
+        let content = entry.content.as_deref().map(Content::kept).unwrap_or_default();
         let (link, record) = self.chain.link(|to| record::encode(entry, to));
-        segment::push_frame(link, record, &mut self.group);
+        segment::push_frame(link, record, content, &mut self.group);
     }
 
     /// The length of the group so far.

@@ -1,6 +1,6 @@
 //! GET /v1/audit.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Json,
@@ -15,14 +15,16 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    READ, denial,
+    READ, READ_CONTENT,
+    content::{self, WithContent, contents},
+    denial,
     params::{FilterParams, LONGEST_PAGE, PageParams, Params, read},
     require,
 };
 use crate::{
     audit::{
         StoredEntry,
-        query::{AuditQuery, Cursor, Filter, Order},
+        query::{AuditQuery, CONTENT_ENTRIES, Cursor, Filter, Order, QueryError},
     },
     http::{
         ApiError, AppState,
@@ -44,11 +46,13 @@ struct Asked {
     filter: Filter,
     behind: Option<Cursor>,
     limit: Option<u32>,
+    has_content: bool,
 }
 
 impl Asked {
     fn read(params: Params) -> Result<Self, ApiError> {
-        let mut asked = Self { filter: Filter::default(), behind: None, limit: None };
+        let mut asked =
+            Self { filter: Filter::default(), behind: None, limit: None, has_content: false };
         let now = Timestamp::now();
         params.each(|name, value| {
             match name {
@@ -60,18 +64,38 @@ impl Asked {
                     let is_fit = |limit: &u32| (1..=LONGEST_PAGE).contains(limit);
                     asked.limit = Some(read("limit", value, "a number from 1 to 500", is_fit)?);
                 }
+                "content" => asked.has_content = content::read(value)?,
                 _ => return asked.filter.set(name, value, now),
             }
             Ok(true)
         })?;
         Ok(asked)
     }
+
+    /// The most entries that are read at once.
+    const fn most(&self) -> u32 {
+        if self.has_content { CONTENT_ENTRIES } else { LONGEST_PAGE }
+    }
+
+    async fn with_contents<'e>(
+        &self,
+        trail: &dyn AuditQuery,
+        entries: &'e [StoredEntry],
+    ) -> Result<Vec<WithContent<'e, StoredEntry>>, QueryError> {
+        let mut found = HashMap::new();
+        if self.has_content {
+            let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+            found = contents(trail, &ids).await?;
+        }
+        let both = |told: &'e StoredEntry| WithContent { told, sides: found.remove(&told.id) };
+        Ok(entries.iter().map(both).collect())
+    }
 }
 
 #[derive(Serialize)]
 struct List<'a> {
     object: &'static str,
-    data: &'a [StoredEntry],
+    data: Vec<WithContent<'a, StoredEntry>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -80,7 +104,9 @@ struct List<'a> {
 ///
 /// Takes the capability `audit:read`. All filters that are given must hold. A page that is not the
 /// last has a `next_cursor`. With `accept: application/x-ndjson` the entries come as lines, as many
-/// as there are; where they can't go on, the last line is an error.
+/// as there are; where they can't go on, the last line is an error. With `content=true`, which takes
+/// the capability `audit:content` too, entries have what was asked and answered, where it is kept
+/// (`audit.content`); pages are of 50 entries at most then.
 #[utoipa::path(
     get,
     path = "/v1/audit",
@@ -105,17 +131,21 @@ pub async fn list_audit_entries(
 ) -> Result<Response, ApiError> {
     require(&call, READ)?;
     let asked = Asked::read(params)?;
+    if asked.has_content {
+        require(&call, READ_CONTENT)?;
+    }
     let trail = Arc::clone(state.trail());
     if takes_lines(&headers) {
         return Ok(lines(trail, asked));
     }
-    let limit = asked.limit.unwrap_or(PAGE);
+    let limit = asked.limit.unwrap_or(PAGE).min(asked.most());
     // One more, to know whether this is all.
     let page = trail.page(&asked.filter, Order::NewestFirst, asked.behind, limit + 1).await?;
     let data = &page[..page.len().min(limit as usize)];
     let is_more = data.len() < page.len();
     let last = data.last().filter(|_| is_more);
     let next_cursor = last.map(|entry| Cursor::from(entry).to_string());
+    let data = asked.with_contents(&*trail, data).await?;
     Ok(Json(List { object: "list", data, next_cursor }).into_response())
 }
 
@@ -129,15 +159,14 @@ fn takes_lines(headers: &HeaderMap) -> bool {
 fn lines(trail: Arc<dyn AuditQuery>, asked: Asked) -> Response {
     let pages = stream::unfold(Some((trail, asked)), |rest| async move {
         let (trail, mut asked) = rest?;
-        let limit = asked.limit.map_or(LONGEST_PAGE, |left| left.min(LONGEST_PAGE));
-        let page = trail.page(&asked.filter, Order::NewestFirst, asked.behind, limit).await;
-        let (lines, is_last) = match page {
-            Ok(page) => {
+        let limit = asked.limit.unwrap_or(LONGEST_PAGE).min(asked.most());
+        let (lines, is_last) = match read_lines(&*trail, &asked, limit).await {
+            Ok((page, lines)) => {
                 let left = asked.limit.map(|left| left.saturating_sub(limit));
                 let is_last = page.len() < limit as usize || left == Some(0);
                 asked.limit = left;
                 asked.behind = page.last().map(Cursor::from).or(asked.behind);
-                (write(&page), is_last)
+                (lines, is_last)
             }
             Err(error) => (format!("{}\n", openai_body(&denial(&error))).into_bytes(), true),
         };
@@ -150,12 +179,17 @@ fn lines(trail: Arc<dyn AuditQuery>, asked: Asked) -> Response {
     response
 }
 
-fn write(page: &[StoredEntry]) -> Vec<u8> {
+async fn read_lines(
+    trail: &dyn AuditQuery,
+    asked: &Asked,
+    limit: u32,
+) -> Result<(Vec<StoredEntry>, Vec<u8>), QueryError> {
+    let page = trail.page(&asked.filter, Order::NewestFirst, asked.behind, limit).await?;
     let mut lines = Vec::with_capacity(page.len() * 1_024);
-    for entry in page {
+    for entry in asked.with_contents(trail, &page).await? {
         // Texts, numbers and JSON always are JSON.
-        let _ = serde_json::to_writer(&mut lines, entry);
+        let _ = serde_json::to_writer(&mut lines, &entry);
         lines.push(b'\n');
     }
-    lines
+    Ok((page, lines))
 }

@@ -1,5 +1,6 @@
 //! GET /v1/audit, `/v1/runs/{run_id}` and /v1/usage: who did what, and what it cost.
 
+mod content;
 mod entries;
 mod params;
 mod runs;
@@ -16,8 +17,9 @@ use crate::{
     pipeline::Refused,
 };
 
-/// Takes to read the trail.
+/// Takes to read the trail, and to read what was asked and answered.
 const READ: &str = "audit:read";
+const READ_CONTENT: &str = "audit:content";
 
 fn require(call: &Call, capability: &str) -> Result<(), ApiError> {
     if call.caller().capabilities.has(capability) {

@@ -156,6 +156,12 @@ pub(super) fn field(field: Field) -> Parameter {
 
 const UUID: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
 
+pub(super) fn content_param() -> Parameter {
+    let boolean = ObjectBuilder::new().schema_type(Type::Boolean);
+    let about = "With what was asked and answered; takes the capability `audit:content`";
+    describe("content", boolean.into(), about, "false")
+}
+
 /// The most entries of a page.
 pub(super) const LONGEST_PAGE: u32 = 500;
 
@@ -176,6 +182,7 @@ impl IntoParams for PageParams {
                 "Where the page before ended: its `next_cursor`",
                 "AQAGQ5vZcAAAAAAAAAAAACo",
             ),
+            content_param(),
             describe(
                 "limit",
                 limit.into(),

@@ -1,14 +1,24 @@
 //! GET `/v1/runs/{run_id}`.
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use jiff::Timestamp;
+use serde::Serialize;
 
 use super::{
-    READ,
-    params::{Params, field},
+    READ, READ_CONTENT,
+    content::{self, WithContent, contents},
+    params::{Params, content_param, field},
     require,
 };
 use crate::{
-    audit::query::{Cursor, Field, Filter, Order, PAGE_ENTRIES, RUN_ENTRIES, Run},
+    audit::query::{
+        AuditQuery, CONTENT_ENTRIES, Cursor, Field, Filter, Order, PAGE_ENTRIES, RUN_ENTRIES, Run,
+        RunCall, RunTotals,
+    },
     domain::{Denial, Kind},
     http::{
         ApiError, AppState,
@@ -27,7 +37,7 @@ impl utoipa::IntoParams for RunParams {
     fn into_params(
         _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
     ) -> Vec<utoipa::openapi::path::Parameter> {
-        vec![field(Field::InputHash)]
+        vec![field(Field::InputHash), content_param()]
     }
 }
 
@@ -35,7 +45,8 @@ impl utoipa::IntoParams for RunParams {
 ///
 /// Takes the capability `audit:read`. The calls come in the order in which they were begun, each
 /// with what came of it. To ask "did we already try this?", give the `input_hash` of a request: the
-/// SHA-256 of its body, with the secrets taken out if there are any.
+/// SHA-256 of its body, with the secrets taken out if there are any. With `content=true`, which takes
+/// the capability `audit:content` too, the first 50 calls have what was asked and answered.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}",
@@ -57,16 +68,23 @@ pub async fn get_run(
     call: Call,
     PathId(run_id): PathId,
     params: Params,
-) -> Result<Json<Run>, ApiError> {
+) -> Result<Response, ApiError> {
     require(&call, READ)?;
-    let mut asked = Filter::default();
+    let (mut asked, mut has_content) = (Filter::default(), false);
     params.each(|name, value| {
+        if name == "content" {
+            has_content = content::read(value)?;
+            return Ok(true);
+        }
         if name == Field::InputHash.name() {
             asked.set_field(Field::InputHash, value)?;
             return Ok(true);
         }
         Ok(false)
     })?;
+    if has_content {
+        require(&call, READ_CONTENT)?;
+    }
     let mut filter = Filter::default();
     filter.set_field(Field::RunId, &run_id).map_err(|_| no_such_run())?;
     let mut entries = Vec::new();
@@ -84,7 +102,47 @@ pub async fn get_run(
         return Err(no_such_run());
     }
     let input_hash = asked.terms().first().map(|(_, hash)| hash.as_str());
-    Ok(Json(Run::new(run_id, entries, input_hash)))
+    let run = Run::new(run_id, entries, input_hash);
+    Ok(if has_content {
+        with_contents(&**state.trail(), &run).await?
+    } else {
+        Json(run).into_response()
+    })
+}
+
+/// The most calls of a run that are told with their contents: 6 MiB, if all is kept of all.
+const CALLS: usize = CONTENT_ENTRIES as usize;
+
+async fn with_contents(trail: &dyn AuditQuery, run: &Run) -> Result<Response, ApiError> {
+    let shown = &run.calls[..run.calls.len().min(CALLS)];
+    let ids: Vec<&str> = shown.iter().map(|call| call.entry_id.as_str()).collect();
+    let mut found = contents(trail, &ids).await?;
+    let calls: Vec<_> = shown
+        .iter()
+        .map(|told| WithContent { told, sides: found.remove(&told.entry_id) })
+        .collect();
+    Ok(Json(Told {
+        run_id: &run.run_id,
+        started_at: run.started_at,
+        last_at: run.last_at,
+        totals: run.totals,
+        truncated: run.truncated || shown.len() < run.calls.len(),
+        calls,
+    })
+    .into_response())
+}
+
+/// A [`Run`] with the contents of its calls.
+#[derive(Serialize)]
+struct Told<'a> {
+    run_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_at: Option<Timestamp>,
+    totals: RunTotals,
+    calls: Vec<WithContent<'a, RunCall>>,
+    truncated: bool,
 }
 
 fn no_such_run() -> ApiError {

@@ -110,6 +110,26 @@ pub struct AuditEntry {
     output_hash: Option<String>,
     #[schema(example = 512, nullable = false)]
     output_bytes: Option<i64>,
+    /// With `content=true`, where it is kept: the request's body.
+    #[schema(nullable = false)]
+    input: Option<AuditContent>,
+    /// With `content=true`, where it is kept: what was answered, as one text. Where another part
+    /// begins than the first choice's text there is a line that says which, behind a U+001E.
+    #[schema(nullable = false)]
+    output: Option<AuditContent>,
+}
+
+/// The beginning of a content: 64 KiB at most. Its entry has the hash of the whole.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what another module writes")]
+struct AuditContent {
+    #[schema(example = "Hello!")]
+    text: String,
+    /// Of the whole.
+    #[schema(example = 6)]
+    bytes: Option<i64>,
+    /// Is there more than this? The text ends with a line that says so.
+    truncated: bool,
 }
 
 /// A page of the audit trail.
@@ -213,6 +233,13 @@ struct AuditRunCall {
     output_hash: Option<String>,
     #[schema(nullable = false)]
     detail: Option<String>,
+    /// With `content=true`, where it is kept: the request's body.
+    #[schema(nullable = false)]
+    input: Option<AuditContent>,
+    /// With `content=true`, where it is kept: what was answered, as one text. Where another part
+    /// begins than the first choice's text there is a line that says which, behind a U+001E.
+    #[schema(nullable = false)]
+    output: Option<AuditContent>,
 }
 
 /// What was spent.

@@ -3,9 +3,10 @@
 use super::{AnswerError, AnswerStream, Taken};
 use crate::{
     domain::{Denial, Kind},
+    pipeline::content::Exit,
     provider::{ChunkView, sse::Event},
     redact::Redactor,
-    stream::{Outlet, ToolCallOverflow},
+    stream::ToolCallOverflow,
 };
 
 /// A chunk can't be passed on, and no other one after it.
@@ -33,13 +34,13 @@ impl PassError {
 pub(in crate::pipeline) fn pass(
     redaction: &mut AnswerStream,
     redactor: &Redactor,
-    outlet: &mut Outlet,
+    exit: &mut Exit<'_>,
     chunk: &Event,
     view: &ChunkView<'_>,
 ) -> Result<(), PassError> {
     match redaction.take(redactor, chunk, view)? {
-        Taken::Untouched => Ok(outlet.push(chunk, view)?),
-        Taken::Replaced(chunks) => chunks.iter().try_for_each(|chunk| push(outlet, chunk)),
+        Taken::Untouched => exit.push(chunk, view),
+        Taken::Replaced(chunks) => chunks.iter().try_for_each(|chunk| push(exit, chunk)),
     }
 }
 
@@ -47,12 +48,12 @@ pub(in crate::pipeline) fn pass(
 pub(in crate::pipeline) fn let_go(
     redaction: &mut AnswerStream,
     redactor: &Redactor,
-    outlet: &mut Outlet,
+    exit: &mut Exit<'_>,
 ) -> Result<(), PassError> {
-    redaction.finish(redactor).iter().try_for_each(|chunk| push(outlet, chunk))
+    redaction.finish(redactor).iter().try_for_each(|chunk| push(exit, chunk))
 }
 
-fn push(outlet: &mut Outlet, chunk: &Event) -> Result<(), PassError> {
+fn push(exit: &mut Exit<'_>, chunk: &Event) -> Result<(), PassError> {
     let view = ChunkView::parse(&chunk.data).map_err(|_| AnswerError::Broken)?;
-    Ok(outlet.push(chunk, &view)?)
+    exit.push(chunk, &view)
 }

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::{
     PostgresError,
     connection::{Connector, Role},
-    dead_letter, migration,
+    content, dead_letter, migration,
     partition::Days,
     role, row,
 };
@@ -88,6 +88,13 @@ impl PostgresSink {
     ) -> Result<(), PostgresError> {
         let Session { connection, days } = session;
         days.make(&self.connector, connection, records).await?;
+        // Before the rows: once those are there nobody sends the batch again.
+        match self.connector.answered(content::write(connection, records)).await {
+            Err(PostgresError::Query(error)) if dead_letter::is_of_a_row(&error) => {
+                tracing::error!(%error, "the contents of a batch of audit entries are not kept");
+            }
+            written => written?,
+        }
         match self.insert(connection, records).await {
             Err(PostgresError::Query(error)) if dead_letter::is_of_a_row(&error) => {
                 self.write_apart(connection, records).await

@@ -4,6 +4,7 @@
 
 mod append;
 mod connection;
+mod content;
 mod dead_letter;
 mod error;
 mod migration;

@@ -13,7 +13,8 @@ const GRANTS: &str = "
     GRANT USAGE ON SCHEMA tollgate TO {role};
     GRANT SELECT ON ALL TABLES IN SCHEMA tollgate TO {role};
     GRANT SELECT ON ALL SEQUENCES IN SCHEMA tollgate TO {role};
-    GRANT INSERT ON tollgate.audit, tollgate.audit_closed, tollgate.audit_dead_letter TO {role};
+    GRANT INSERT ON tollgate.audit, tollgate.audit_content, tollgate.audit_closed,
+        tollgate.audit_dead_letter TO {role};
     GRANT EXECUTE ON FUNCTION tollgate.make_partitions TO {role};
 ";
 

@@ -2,11 +2,14 @@
 
 use async_trait::async_trait;
 
-use super::{PostgresError, page, pool::ReadPool, usage};
+use super::{PostgresError, content, page, pool::ReadPool, usage};
 use crate::{
     audit::{
         StoredEntry,
-        query::{Arrivals, AuditQuery, Cursor, Filter, Order, QueryError, Usage, UsageFilter},
+        query::{
+            Arrivals, AuditQuery, CONTENT_ENTRIES, Cursor, Filter, Order, QueryError,
+            StoredContent, Usage, UsageFilter,
+        },
     },
     config::AuditConfig,
 };
@@ -71,6 +74,12 @@ impl AuditQuery for PostgresTrail {
     async fn last_arrival(&self) -> Result<i64, QueryError> {
         let loan = self.pool.borrow().await?;
         loan.ask(async |connection| page::settled(connection).await).await
+    }
+
+    async fn contents(&self, entry_ids: &[&str]) -> Result<Vec<StoredContent>, QueryError> {
+        let entry_ids = &entry_ids[..entry_ids.len().min(CONTENT_ENTRIES as usize)];
+        let loan = self.pool.borrow().await?;
+        loan.ask(async |connection| content::read(connection, entry_ids).await).await
     }
 
     async fn usage(&self, filter: &UsageFilter) -> Result<Usage, QueryError> {

@@ -8,7 +8,7 @@ use sqlx::{
 };
 use tokio::sync::Mutex;
 
-use super::{block::BlockIndex, row, usage};
+use super::{block::BlockIndex, content, row, usage};
 use crate::audit::{AuditSink, Linked, SinkError};
 
 /// The row counts that there are statements for. Fewer rows use the next larger one, whose other
@@ -68,6 +68,7 @@ impl SqliteSink {
             self.blocks.note(&mut transaction, part, before, last).await?;
             before = last;
         }
+        content::write(&mut transaction, records).await?;
         usage::add(&mut transaction, first).await?;
         transaction.commit().await
     }

@@ -2,6 +2,7 @@
 
 mod append;
 mod block;
+mod content;
 mod migration;
 mod page;
 mod pool;

@@ -5,11 +5,12 @@ use std::path::Path;
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::{StorageError, append::last_seq, page, pool::ReadPool, row, usage};
+use super::{StorageError, append::last_seq, content, page, pool::ReadPool, row, usage};
 use crate::audit::{
     StoredEntry,
     query::{
-        Arrivals, AuditQuery, Cursor, Filter, Order, PAGE_ENTRIES, QueryError, Usage, UsageFilter,
+        Arrivals, AuditQuery, CONTENT_ENTRIES, Cursor, Filter, Order, PAGE_ENTRIES, QueryError,
+        StoredContent, Usage, UsageFilter,
     },
 };
 
@@ -80,6 +81,13 @@ impl AuditQuery for AuditReader {
         let mut loan = self.pool.borrow().await?;
         let last = last_seq(loan.connection()).await;
         loan.end(last)
+    }
+
+    async fn contents(&self, entry_ids: &[&str]) -> Result<Vec<StoredContent>, QueryError> {
+        let entry_ids = &entry_ids[..entry_ids.len().min(CONTENT_ENTRIES as usize)];
+        let mut loan = self.pool.borrow().await?;
+        let contents = content::read(loan.connection(), entry_ids).await;
+        loan.end(contents)
     }
 
     async fn usage(&self, filter: &UsageFilter) -> Result<Usage, QueryError> {

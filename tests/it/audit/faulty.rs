@@ -57,7 +57,7 @@ impl FaultySink {
             line.call_id.clone().filter(|_| is_end)
         };
         let mut ends: HashSet<_> = rows.iter().filter_map(|(_, line)| ended(line)).collect();
-        for Linked { link, record } in records {
+        for Linked { link, record, .. } in records {
             let line = Line::from(record);
             if ids.insert(line.id.clone()) && ended(&line).is_none_or(|call| ends.insert(call)) {
                 rows.push((*link, line));

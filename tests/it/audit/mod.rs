@@ -1,6 +1,7 @@
 //! The audit trail: the handle over a sink that fails on demand, and each real sink.
 
 mod chain;
+mod content;
 mod contract;
 mod fake_disk;
 mod faulty;

@@ -157,6 +157,7 @@ async fn a_database_of_before_the_chain_opens_and_goes_on() {
         "DROP TABLE audit_block",
         "DROP TABLE audit_hour",
         "DROP TABLE audit_usage",
+        "DROP TABLE audit_content",
         include_str!("../../../migrations/sqlite/0001_audit.sql"),
         "DELETE FROM _sqlx_migrations WHERE version > 1",
         "INSERT INTO audit (id, call_id, time_micros, kind, request_id, operation, model) \

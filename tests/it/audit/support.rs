@@ -10,8 +10,8 @@ use std::{
 
 use tollgate::{
     audit::{
-        AuditSink, Chain, ContentDigest, Entry, EntryKind, Link, Linked, Record, SinkError,
-        StoredEntry, encode,
+        AuditSink, Chain, Content, ContentDigest, Entry, EntryKind, Link, Linked, Record,
+        SinkError, StoredEntry, encode,
     },
     domain::{CallId, Caller, MicroUsd, StreamId, TrustLevel, Usage, UsageSource, Vocabulary},
 };
@@ -146,21 +146,22 @@ impl From<&Record<'_>> for Line {
 }
 
 /// Entries as the spool gives them to a sink, in a chain of their own.
-pub struct Batch(Vec<(Link, Vec<u8>)>);
+pub struct Batch(Vec<(Link, Vec<u8>, Content)>);
 
 impl Batch {
     pub fn of(entries: &[Entry]) -> Self {
         let mut chain = Chain::after(Link::origin(uuid::Uuid::now_v7()));
-        let linked = |entry| {
+        let linked = |entry: &Entry| {
             let (link, record) = chain.link(|to| encode(entry, to));
-            (*link, record.to_vec())
+            (*link, record.to_vec(), entry.content.as_deref().cloned().unwrap_or_default())
         };
         Self(entries.iter().map(linked).collect())
     }
 
     pub fn linked(&self) -> Vec<Linked<'_>> {
-        fn linked((link, record): &(Link, Vec<u8>)) -> Linked<'_> {
-            Linked { link: *link, record: Record::decode(record).unwrap() }
+        fn linked((link, record, content): &(Link, Vec<u8>, Content)) -> Linked<'_> {
+            let record = Record::decode(record).unwrap();
+            Linked { link: *link, record, content: content.kept() }
         }
         self.0.iter().map(linked).collect()
     }

@@ -6,6 +6,7 @@ mod body;
 mod budget;
 mod cancel;
 mod chat;
+mod content;
 mod counted;
 mod drain;
 mod failover;
