@@ -6,7 +6,7 @@
 //!
 //! Where a content goes with the record, the length's highest bit is set, the check is turned round,
 //! and the length counts all that follows the hash: the record's own length (4), the record, the
-//! content. Frames without are as they always were, so that each version reads the other's.
+//! content. Frames without are as they always were.
 
 use uuid::Uuid;
 
@@ -160,6 +160,21 @@ fn read_both(payload: &[u8]) -> Option<(&[u8], KeptContent<'_>)> {
     let (record, content) = rest.split_at_checked(length)?;
     let is_sound = (1..=MAX_RECORD_BYTES).contains(&length);
     Some((record, KeptContent::decode(content).filter(|_| is_sound)?))
+}
+
+/// Are these frames, from the first byte to the last?
+pub(super) fn is_whole(mut bytes: &[u8]) -> bool {
+    while let Ok(frame) = read_frame(bytes) {
+        bytes = &bytes[frame.length..];
+    }
+    bytes.is_empty()
+}
+
+/// Was it begun by a version that knows more than this one?
+pub(super) fn is_newer(bytes: &[u8]) -> bool {
+    [MAGIC, HEAD_MAGIC]
+        .into_iter()
+        .any(|magic| bytes.strip_prefix(&magic[..7]).and_then(<[u8]>::first) > Some(&magic[7]))
 }
 
 /// Reads a whole segment whose first record is number `first`.
