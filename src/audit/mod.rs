@@ -43,7 +43,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use chain::{Chain, Hash, Link, Linked};
-pub use entry::{Entry, EntryKind};
+pub use entry::{ContentDigest, Entry, EntryKind};
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
 };

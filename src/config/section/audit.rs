@@ -78,7 +78,7 @@ impl Default for AuditConfig {
             path: PathBuf::from("data/tollgate.db"),
             url: None,
             owner_url: None,
-            connect_timeout_ms: 10_000,
+            connect_timeout_ms: 20_000,
             statement_timeout_ms: 10_000,
             spool: None,
             spool_limit_bytes: 1 << 30,

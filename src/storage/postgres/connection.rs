@@ -3,7 +3,7 @@
 use std::{future::Future, str::FromStr, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
 use super::PostgresError;
@@ -66,18 +66,17 @@ impl Connector {
         timeout(self.connect_timeout, connecting).await.unwrap_or(Err(late))
     }
 
+    /// In one trip, as trips may take long.
     async fn begin(&self, connection: &mut PgConnection) -> Result<(), PostgresError> {
         // A transaction whose gateway is out of reach must not hold its locks for long.
-        let settings = format!(
+        let begin = format!(
             "SET search_path = tollgate; SET statement_timeout = {timeout}; \
-             SET idle_in_transaction_session_timeout = {timeout}; SET synchronous_commit = on",
+             SET idle_in_transaction_session_timeout = {timeout}; SET synchronous_commit = on; \
+             SELECT current_setting('server_version_num')::int, current_setting('server_encoding')",
             timeout = self.statement_timeout.as_millis()
         );
-        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *connection).await?;
-        let facts = "SELECT current_setting('server_version_num')::int, \
-                     current_setting('server_encoding')";
-        let (version, encoding): (i32, String) =
-            sqlx::query_as(facts).fetch_one(connection).await?;
+        let facts = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_one(connection).await?;
+        let (version, encoding): (i32, String) = (facts.try_get(0)?, facts.try_get(1)?);
         if version < OLDEST_SERVER {
             return Err(PostgresError::TooOld(version / 10_000));
         }

@@ -59,4 +59,6 @@ pub(super) fn code(error: &sqlx::Error) -> Option<String> {
 }
 
 pub(super) const INSUFFICIENT_PRIVILEGE: &str = "42501";
+pub(super) const UNDEFINED_TABLE: &str = "42P01";
+pub(super) const INVALID_SCHEMA: &str = "3F000";
 pub(super) const UNDEFINED_OBJECT: &str = "42704";

@@ -11,6 +11,7 @@ mod model;
 mod postgres;
 mod record;
 mod redaction;
+mod sink_model;
 mod spool;
 mod spool_model;
 mod sqlite;

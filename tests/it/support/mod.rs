@@ -7,6 +7,7 @@ pub mod leak;
 pub mod native;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod secret;
 pub mod upstream;

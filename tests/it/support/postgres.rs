@@ -166,6 +166,11 @@ impl PostgresServer {
 
     /// A new, empty database, and a role that owns it and is not the superuser.
     pub async fn database(&self) -> Database {
+        self.database_with("").await
+    }
+
+    /// As [`Self::database`], with further options of CREATE DATABASE.
+    pub async fn database_with(&self, how: &str) -> Database {
         let name = format!("tollgate_{}", uuid::Uuid::new_v4().simple());
         let database = Database {
             superuser: self.superuser.clone(),
@@ -178,19 +183,16 @@ impl PostgresServer {
             run(&mut superuser, &format!("CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")).await;
         }
         let (name, owner) = (&database.name, database.owner());
-        run(&mut superuser, &format!("CREATE DATABASE {name} OWNER {owner} TEMPLATE template0"))
-            .await;
+        let create = format!("CREATE DATABASE {name} OWNER {owner} TEMPLATE template0 {how}");
+        run(&mut superuser, &create).await;
         database
     }
 
-    pub const fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// As on a reboot: connections are cut, and what was committed is there afterwards.
-    pub async fn stop(&mut self) {
+    /// Connections are cut; what was committed is there afterwards. `at_once` leaves no time to
+    /// write anything, as a kill -9 does.
+    pub async fn stop(&mut self, at_once: bool) {
         let Some(mut child) = self.child.take() else { return };
-        signal(&child, Signal::SIGINT);
+        signal(&child, if at_once { Signal::SIGQUIT } else { Signal::SIGINT });
         eventually(PATIENCE, async || child.try_wait().expect("it is our child").is_some()).await;
     }
 
@@ -237,6 +239,14 @@ impl Database {
 
     pub fn gateway_role(&self) -> String {
         format!("{}_gateway", self.name)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn owner_url(&self) -> SecretString {
