@@ -287,6 +287,7 @@ impl Audit {
             });
             let mut shipped = self.shared.shipped.subscribe();
             tokio::select! {
+                biased;
                 _ = shipped.wait_for(|shipped| *shipped >= last) => Some(()),
                 () = self.shared.done.cancelled() => None,
             }
