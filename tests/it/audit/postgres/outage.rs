@@ -128,7 +128,7 @@ async fn call(audit: Audit, made: Arc<AtomicU64>, is_over: Arc<AtomicBool>) -> V
     calls
 }
 
-fn moved(url: &SecretString, from: u16, to: u16) -> SecretString {
+pub fn moved(url: &SecretString, from: u16, to: u16) -> SecretString {
     url.expose_secret().replace(&format!(":{from}/"), &format!(":{to}/")).into()
 }
 

@@ -1,0 +1,67 @@
+//! A whole gateway with its audit trail in Postgres.
+
+use std::time::Duration;
+
+use super::{Postgres, config};
+use crate::support::{
+    app::{TestApp, chat},
+    client::{Client, eventually},
+    postgres::PASSWORD,
+    proxy::{Network, Proxy},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn it_starts_while_the_database_is_away_and_ships_when_it_is_back() {
+    let postgres = Postgres::start().await;
+    let port = postgres.database.port();
+    let proxy = Proxy::start(port).await;
+    proxy.set(Network::Gone);
+    let app = TestApp::with(|gateway| {
+        let path = gateway.audit.path.clone();
+        gateway.audit = config(&postgres.database);
+        gateway.audit.path = path;
+        for url in [&mut gateway.audit.url, &mut gateway.audit.owner_url] {
+            *url = url.as_ref().map(|url| super::outage::moved(url, port, proxy.port()));
+        }
+    })
+    .await;
+    let admin = Client::new(app.admin_address());
+    let metrics = async || admin.get("/metrics").send().await.text().await;
+    for _ in 0..3 {
+        let call = app.alice().post("/v1/chat/completions").json(&chat(false));
+        assert_eq!(call.send().await.status, 200);
+    }
+    assert_eq!(admin.get("/readyz").send().await.status, 200, "calls go on: it is ready");
+    eventually(PATIENCE, async || metrics().await.contains("\ntollgate_audit_store_up 0\n")).await;
+    assert!(metrics().await.contains("\ntollgate_audit_unshipped_entries 6\n"));
+
+    proxy.set(Network::Works);
+    eventually(PATIENCE, async || {
+        metrics().await.contains("\ntollgate_audit_unshipped_entries 0\n")
+    })
+    .await;
+    assert!(metrics().await.contains("\ntollgate_audit_store_up 1\n"));
+    assert!(metrics().await.contains("\ntollgate_audit_dead_letters_total 0\n"));
+    let settled = "SELECT count(*) FROM tollgate.audit WHERE kind = 'settle' AND outcome = 'ok'";
+    assert_eq!(postgres.number(settled).await, 3);
+    assert_eq!(postgres.number("SELECT sum(calls)::int8 FROM tollgate.audit_usage").await, 3);
+    app.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_error_shows_the_password() {
+    let postgres = Postgres::start().await;
+    let mut wrong = config(&postgres.database);
+    wrong.url = wrong.url.map(|url| super::outage::moved(&url, postgres.database.port(), 1));
+    assert!(!format!("{wrong:?}").contains(PASSWORD));
+    postgres.sink.warm().await;
+    let sink = tollgate::storage::postgres::sink(&wrong).unwrap();
+    for sink in [&sink, &postgres.sink] {
+        assert!(!format!("{sink:?}").contains(PASSWORD), "{sink:?}");
+    }
+    let call = super::super::support::intent();
+    let error = super::super::support::append(&sink, &[call]).await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains(PASSWORD), "{error:?}");
+}
