@@ -265,7 +265,7 @@ async fn out_of_connections() {
 /// The server itself: with its connections, its transactions, and a start that takes a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted() {
-    let mut server = PostgresServer::start_own().await;
+    let mut server = PostgresServer::start_own(false).await;
     let postgres = Postgres::on(server.database().await);
     let load = Load::start(&postgres).await;
     load.calls().await;
