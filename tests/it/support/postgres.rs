@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -186,6 +189,21 @@ impl PostgresServer {
         let create = format!("CREATE DATABASE {name} OWNER {owner} TEMPLATE template0 {how}");
         run(&mut superuser, &create).await;
         database
+    }
+
+    /// From now on it speaks TLS as well, by this certificate (PEM) and key.
+    pub async fn speak_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.directory().join("data").join(name);
+            fs::write(&path, text).expect("its file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+            if let Some((user, group)) = other_user() {
+                chown(&path, Some(user), Some(group)).expect("root may");
+            }
+        }
+        let mut superuser = options(&self.superuser).connect().await.expect("the server");
+        run(&mut superuser, "ALTER SYSTEM SET ssl = on").await;
+        run(&mut superuser, "SELECT pg_reload_conf()").await;
     }
 
     /// Connections are cut; what was committed is there afterwards. `at_once` leaves no time to

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use secrecy::{ExposeSecret, SecretString};
@@ -82,6 +82,13 @@ impl Load {
     async fn calls(&self) {
         let target = self.made.load(Ordering::Relaxed) + CALLS;
         eventually(PATIENCE, async || self.made.load(Ordering::Relaxed) >= target).await;
+    }
+
+    /// `TEST_OUTAGE_S` makes an outage last: 60 is what users may count on, too long for each day.
+    async fn until_over(&self) {
+        let lasts = std::env::var("TEST_OUTAGE_S").ok().and_then(|text| text.parse().ok());
+        let over = Instant::now() + Duration::from_secs(lasts.unwrap_or(0));
+        eventually(PATIENCE * 2, async || Instant::now() >= over).await;
     }
 
     fn shipped(&self) -> u64 {
@@ -161,6 +168,7 @@ async fn outage(away: Network) {
     load.proxy.set(away);
     load.until_away().await;
     load.calls().await;
+    load.until_over().await;
     load.proxy.set(Network::Works);
     load.until_back().await;
     load.calls().await;
