@@ -8,8 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     audit::{
-        Audit, AuditSink, Entry, EntryKind,
-        query::AuditQuery,
+        Audit, Entry, EntryKind,
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -18,7 +17,7 @@ use crate::{
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{AuditContent, AuditStore, Config, ServerConfig},
+    config::{AuditContent, Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
@@ -26,10 +25,7 @@ use crate::{
     },
     pipeline::{Gateway, Offload, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::{
-        postgres::{self, PostgresError},
-        sqlite::{self, StorageError},
-    },
+    storage::{self, StoreError},
     stream::Hub,
 };
 
@@ -43,10 +39,8 @@ const END_OF_AUDIT: Duration = Duration::from_secs(10);
 pub enum StartError {
     #[error("cannot listen on {address} ({key}): {}", why_not(.source))]
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
-    #[error("audit.path: {0}")]
-    Storage(#[from] StorageError),
     #[error(transparent)]
-    Postgres(#[from] PostgresError),
+    Store(#[from] StoreError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
     #[error("cannot start the audit writer's thread: {0}")]
@@ -76,9 +70,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
-    if config.audit.store == AuditStore::Postgres {
-        postgres::sink(&config.audit)?;
-    }
+    storage::check(&config.audit)?;
     Ok(())
 }
 
@@ -180,7 +172,8 @@ impl App {
         redactor.set(Arc::clone(&snapshot.redactor));
         let spool = open_spool(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
-        let (sink, trail) = open_store(config, &background, &stop_background).await?;
+        let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
+        let trail = storage::open_trail(&config.audit).await?;
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
@@ -390,27 +383,6 @@ async fn open_spool(config: &Config) -> Result<Spool, StartError> {
     let audit = config.audit.clone();
     let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
     Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
-}
-
-/// A database that is away does not stop the start: entries wait in the spool.
-async fn open_store(
-    config: &Config,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) -> Result<(Arc<dyn AuditSink>, Arc<dyn AuditQuery>), StartError> {
-    let audit = &config.audit;
-    Ok(match audit.store {
-        AuditStore::Sqlite => {
-            let sink = Arc::new(sqlite::open(&audit.path).await?);
-            (sink, Arc::new(sqlite::AuditReader::open(&audit.path).await?))
-        }
-        AuditStore::Postgres => {
-            let sink = Arc::new(postgres::sink(audit)?);
-            let (warmed, stop) = (Arc::clone(&sink), stop.clone());
-            tasks.spawn(async move { stop.run_until_cancelled(warmed.warm()).await });
-            (sink, Arc::new(postgres::PostgresTrail::new(audit)?))
-        }
-    })
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -192,9 +192,9 @@ BEGIN
     -- One gateway at a time; the others find what it made.
     PERFORM pg_advisory_xact_lock(hashtextextended('tollgate.make_partitions', 0));
     FOREACH wanted IN ARRAY days LOOP
+        CONTINUE WHEN wanted < today - 400 OR wanted > today + 8 OR wanted IS NULL;
         partition := 'audit_' || to_char('epoch'::timestamp + wanted * INTERVAL '1 day', 'YYYYMMDD');
-        CONTINUE WHEN wanted < today - 400 OR wanted > today + 8 OR wanted IS NULL
-            OR to_regclass(partition) IS NOT NULL
+        CONTINUE WHEN to_regclass(partition) IS NOT NULL
             OR EXISTS (SELECT FROM audit_default WHERE time_micros >= wanted * micros_per_day
                 AND time_micros < (wanted + 1) * micros_per_day);
         EXECUTE format('CREATE TABLE %I (LIKE audit INCLUDING DEFAULTS)', partition);

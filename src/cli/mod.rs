@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use crate::{
     config::{self, AuditConfig, AuditStore},
     http,
-    storage::{open_trail, postgres, sqlite},
+    storage::{ask_trail, postgres, sqlite},
 };
 
 /// A gateway between agents and what they spend: models and tools.
@@ -285,7 +285,7 @@ fn tail(options: TailOptions) -> Result<(), Failure> {
     let TailOptions { lines: count, follow, json, filter, .. } = options;
     let asked = audit::Tail { filter: filter.0, count, follow, json };
     runtime()?.block_on(async {
-        let trail = open_trail(&store).await?;
+        let trail = ask_trail(&store).await?;
         Ok(audit::tail(&*trail, &asked, &mut io::stdout()).await?)
     })
 }
@@ -294,7 +294,7 @@ fn export(options: ExportOptions) -> Result<(), Failure> {
     let store = options.database.audit()?;
     let asked = audit::Export { format: options.format, filter: options.filter.0 };
     runtime()?.block_on(async {
-        let trail = open_trail(&store).await?;
+        let trail = ask_trail(&store).await?;
         Ok(audit::export(&*trail, &asked, &mut io::stdout()).await?)
     })
 }

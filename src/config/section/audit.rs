@@ -28,7 +28,10 @@ pub struct AuditConfig {
     /// With this much in it calls are refused.
     pub spool_limit_bytes: u64,
     pub durability: Durability,
+    /// Entries older than this leave the store for files of `archive`.
     pub retention_days: Option<u32>,
+    /// The directory that they go to.
+    pub archive: Option<PathBuf>,
     pub content: AuditContent,
 }
 
@@ -55,6 +58,7 @@ impl PartialEq for AuditConfig {
             spool_limit_bytes,
             durability,
             retention_days,
+            archive,
             content,
         } = self;
         *store == other.store
@@ -63,6 +67,7 @@ impl PartialEq for AuditConfig {
             && *spool_limit_bytes == other.spool_limit_bytes
             && *durability == other.durability
             && *retention_days == other.retention_days
+            && *archive == other.archive
             && *content == other.content
             && *connect_timeout_ms == other.connect_timeout_ms
             && *statement_timeout_ms == other.statement_timeout_ms
@@ -78,12 +83,13 @@ impl Default for AuditConfig {
             path: PathBuf::from("data/tollgate.db"),
             url: None,
             owner_url: None,
-            connect_timeout_ms: 10_000,
+            connect_timeout_ms: 20_000,
             statement_timeout_ms: 10_000,
             spool: None,
             spool_limit_bytes: 1 << 30,
             durability: Durability::Spool,
             retention_days: None,
+            archive: None,
             content: AuditContent::None,
         }
     }

@@ -1,5 +1,7 @@
 //! What runs beside the calls: `[audit]`, `[stream]`, `[telemetry]`.
 
+use std::path::Path;
+
 use secrecy::{ExposeSecret, SecretString};
 use tracing_subscriber::EnvFilter;
 
@@ -9,6 +11,7 @@ use crate::config::{AuditConfig, AuditStore, StreamConfig, TelemetryConfig, find
 /// Room for two of the spool's files: one that is written to, and one that is shipped.
 const MIN_SPOOL_BYTES: u64 = 16 << 20;
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
+const MAX_RETENTION_DAYS: u64 = 36_500;
 /// Nothing that is waited for longer than 10 minutes comes.
 const MAX_TIMEOUT_MS: u64 = 600_000;
 /// What a URL may say beside the place: others would be overlooked, and shown in the log.
@@ -18,10 +21,7 @@ const POSTGRES_PARAMETERS: [&str; 6] =
 pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
     found.require(is_file, "audit.path", "is no path of a file; write data/tollgate.db");
-    let is_directory = audit
-        .spool
-        .as_ref()
-        .is_none_or(|spool| !spool.as_os_str().is_empty() && (spool.is_dir() || !spool.exists()));
+    let is_directory = audit.spool.as_ref().is_none_or(|spool| is_place_of_directory(spool));
     found.require(is_directory, "audit.spool", "is no path of a directory; write data/spool");
     let limits = MIN_SPOOL_BYTES..=MAX_SPOOL_BYTES;
     let numbers = [
@@ -35,11 +35,29 @@ pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
             found.add(key, message);
         }
     }
+    if let Some(days) = audit.retention_days {
+        bounds(found, "audit", &[("retention_days", days.into(), 1..=MAX_RETENTION_DAYS)]);
+        found.require(
+            audit.archive.is_some() || audit.store == AuditStore::Sqlite,
+            "audit.archive",
+            "is missing; write the directory that entries go to when audit.retention_days are over",
+        );
+    }
+    found.require(
+        audit.archive.as_ref().is_none_or(|path| is_place_of_directory(path)),
+        "audit.archive",
+        "is no path of a directory; write data/archive",
+    );
     found.require(
         audit.store == AuditStore::Sqlite || audit.url.is_some(),
         "audit.url",
         "is missing; write postgres://user:password@host:5432/database, or use store = \"sqlite\"",
     );
+}
+
+/// Is one there, or nothing yet?
+fn is_place_of_directory(path: &Path) -> bool {
+    !path.as_os_str().is_empty() && (path.is_dir() || !path.exists())
 }
 
 /// What is wrong with it, without showing it: it holds a password.

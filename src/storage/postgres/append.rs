@@ -15,9 +15,10 @@ use tokio::sync::Mutex;
 use super::{
     PostgresError,
     connection::{Connector, Role},
-    content, dead_letter, migration,
+    content, dead_letter,
+    migration::{self, Schema},
     partition::Days,
-    role, row,
+    row,
 };
 use crate::audit::{AuditSink, Linked, SinkError};
 
@@ -69,8 +70,13 @@ impl PostgresSink {
 
     async fn open(&self) -> Result<Session, PostgresError> {
         let mut connection = self.connector.connect(Role::Gateway).await?;
-        migration::prepare(&self.connector, &mut connection).await?;
-        if role::may_change(&mut connection).await? {
+        let mut schema = self.connector.answered(Schema::read(&mut connection)).await?;
+        if schema.as_ref().map(Schema::is_current).transpose()? != Some(true) {
+            let applied = migration::run(&self.connector).await?;
+            tracing::info!(applied, "the audit database is migrated");
+            schema = self.connector.answered(Schema::read(&mut connection)).await?;
+        }
+        if schema.is_some_and(|schema| schema.is_changeable) {
             let role = self.connector.gateway_role();
             tracing::warn!(
                 role,

@@ -1,9 +1,9 @@
 //! Connections, each with its deadlines and checked to be to a server that will do.
 
-use std::{future::Future, str::FromStr, time::Duration};
+use std::{fmt, future::Future, str::FromStr, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
 use super::PostgresError;
@@ -15,7 +15,7 @@ const OLDEST_SERVER: i32 = 150_000;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How to connect: as the gateway, and as the owner of what is in the database.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Connector {
     gateway: PgConnectOptions,
     owner: Option<PgConnectOptions>,
@@ -30,6 +30,19 @@ pub(super) enum Role {
     Gateway,
     /// That of `audit.owner_url`, or where it is not set of `audit.url`.
     Owner,
+}
+
+/// Written out because sqlx shows the password.
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = (self.gateway.get_host(), self.gateway.get_port());
+        f.debug_struct("Connector")
+            .field("host", &host)
+            .field("port", &port)
+            .field("database", &self.gateway.get_database())
+            .field("role", &self.gateway_role())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Connector {
@@ -66,18 +79,17 @@ impl Connector {
         timeout(self.connect_timeout, connecting).await.unwrap_or(Err(late))
     }
 
+    /// In one trip, as trips may take long.
     async fn begin(&self, connection: &mut PgConnection) -> Result<(), PostgresError> {
         // A transaction whose gateway is out of reach must not hold its locks for long.
-        let settings = format!(
+        let begin = format!(
             "SET search_path = tollgate; SET statement_timeout = {timeout}; \
-             SET idle_in_transaction_session_timeout = {timeout}; SET synchronous_commit = on",
+             SET idle_in_transaction_session_timeout = {timeout}; SET synchronous_commit = on; \
+             SELECT current_setting('server_version_num')::int, current_setting('server_encoding')",
             timeout = self.statement_timeout.as_millis()
         );
-        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *connection).await?;
-        let facts = "SELECT current_setting('server_version_num')::int, \
-                     current_setting('server_encoding')";
-        let (version, encoding): (i32, String) =
-            sqlx::query_as(facts).fetch_one(connection).await?;
+        let facts = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_one(connection).await?;
+        let (version, encoding): (i32, String) = (facts.try_get(0)?, facts.try_get(1)?);
         if version < OLDEST_SERVER {
             return Err(PostgresError::TooOld(version / 10_000));
         }

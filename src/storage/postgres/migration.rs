@@ -1,17 +1,18 @@
 //! The schema's versions. They are part of the binary, only go forward, and leave gateways of the
 //! version before running: a migration that can't says so in `compatibility`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use sqlx::{
-    PgConnection, SqlSafeStr,
+    PgConnection, Row, SqlSafeStr,
     migrate::{Migration, MigrationType, Migrator},
 };
+use tokio::time::timeout;
 
 use super::{
     PostgresError,
     connection::{Connector, Role},
-    error::{INSUFFICIENT_PRIVILEGE, code},
+    error::{INSUFFICIENT_PRIVILEGE, INVALID_SCHEMA, UNDEFINED_TABLE, code},
     role,
 };
 
@@ -24,37 +25,57 @@ const TABLE: &str = "tollgate._sqlx_migrations";
 /// Of gateways that start at once one migrates, and the others wait.
 const LOCK: i64 = 0x7467_6d69_6772;
 /// A migration may rewrite a table; what it locks it must get soon, for calls' rows wait behind it.
-const LIMITS: &str = "SET statement_timeout = '1h'; SET lock_timeout = '10s'";
-const WAIT_FOR_OTHERS: &str = "SET lock_timeout = '15min'";
+const LIMITS: &str = "SET lock_timeout = '10s'";
+const WAIT_FOR_OTHERS: &str = "SET statement_timeout = 0; SET lock_timeout = 0";
+/// For all of it, the waiting for others included.
+const DEADLINE: Duration = Duration::from_mins(15);
 
-/// Sees to a schema that this version can write to; migrates it if it may.
-///
-/// Returns how many migrations were applied.
-pub(super) async fn prepare(
-    connector: &Connector,
-    connection: &mut PgConnection,
-) -> Result<usize, PostgresError> {
-    if is_current(connection).await? {
-        check(connection).await?;
-        return Ok(0);
-    }
-    run(connector).await
+/// What a role sees of the schema.
+#[derive(Debug)]
+pub(super) struct Schema {
+    versions: Vec<i64>,
+    oldest_migration: i64,
+    /// Could the role change what it has written?
+    pub(super) is_changeable: bool,
 }
 
-/// Is the schema of this version, or of a newer one?
-pub(super) async fn is_current(connection: &mut PgConnection) -> Result<bool, PostgresError> {
-    let applied = match applied(connection).await {
-        // The role was given nothing yet.
-        Err(PostgresError::Query(error)) if is_denied(&error) => return Ok(false),
-        applied => applied?,
-    };
-    Ok(MIGRATIONS.iter().all(|(version, ..)| applied.contains(version)))
+impl Schema {
+    /// `None` where there is none, or none that the role may see.
+    pub(super) async fn read(connection: &mut PgConnection) -> Result<Option<Self>, sqlx::Error> {
+        let facts = "SELECT ARRAY(SELECT version FROM tollgate._sqlx_migrations WHERE success), \
+                     (SELECT oldest_migration FROM tollgate.compatibility), \
+                     has_table_privilege('tollgate.audit', 'UPDATE, DELETE, TRUNCATE')";
+        match sqlx::raw_sql(facts).fetch_one(connection).await {
+            Ok(facts) => Ok(Some(Self {
+                versions: facts.try_get(0)?,
+                oldest_migration: facts.try_get(1)?,
+                is_changeable: facts.try_get(2)?,
+            })),
+            Err(error) => match code(&error).as_deref() {
+                Some(UNDEFINED_TABLE | INVALID_SCHEMA | INSUFFICIENT_PRIVILEGE) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Is it of this version, or of a newer one that this one may write beside?
+    pub(super) fn is_current(&self) -> Result<bool, PostgresError> {
+        if MIGRATIONS.iter().all(|(version, ..)| *version < self.oldest_migration) {
+            return Err(PostgresError::Incompatible(self.oldest_migration));
+        }
+        Ok(MIGRATIONS.iter().all(|(version, ..)| self.versions.contains(version)))
+    }
 }
 
 /// Applies what is missing, and gives the gateway's role what it needs.
 ///
 /// Returns how many migrations were applied.
 pub(super) async fn run(connector: &Connector) -> Result<usize, PostgresError> {
+    let late = PostgresError::TimedOut(DEADLINE.as_secs());
+    timeout(DEADLINE, migrate(connector)).await.unwrap_or(Err(late))
+}
+
+async fn migrate(connector: &Connector) -> Result<usize, PostgresError> {
     let mut owner = connector.connect(Role::Owner).await?;
     let user = "SELECT current_user::text";
     let role: String = sqlx::query_scalar(user).fetch_one(&mut owner).await?;
@@ -76,7 +97,6 @@ pub(super) async fn run(connector: &Connector) -> Result<usize, PostgresError> {
 }
 
 async fn apply(owner: &mut PgConnection) -> Result<usize, PostgresError> {
-    sqlx::raw_sql(LIMITS).execute(&mut *owner).await?;
     sqlx::raw_sql(WAIT_FOR_OTHERS).execute(&mut *owner).await?;
     // Held until the connection ends, which it does after this.
     sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut *owner).await?;
@@ -85,31 +105,12 @@ async fn apply(owner: &mut PgConnection) -> Result<usize, PostgresError> {
     if !sqlx::query_scalar::<_, bool>(exists).fetch_one(&mut *owner).await? {
         sqlx::raw_sql("CREATE SCHEMA tollgate").execute(&mut *owner).await?;
     }
-    let before = applied(owner).await?.len();
-    if before > 0 {
-        check(owner).await?;
+    let before = Schema::read(owner).await?;
+    if before.as_ref().map(Schema::is_current).transpose()? != Some(true) {
+        migrator().run_direct(None, &mut *owner, false).await?;
     }
-    migrator().run_direct(None, &mut *owner, false).await?;
-    Ok(applied(owner).await?.len() - before)
-}
-
-/// Does the schema allow gateways of this version?
-async fn check(connection: &mut PgConnection) -> Result<(), PostgresError> {
-    let oldest = "SELECT oldest_migration FROM tollgate.compatibility";
-    let oldest: i64 = sqlx::query_scalar(oldest).fetch_one(connection).await?;
-    if MIGRATIONS.iter().all(|(version, ..)| *version < oldest) {
-        return Err(PostgresError::Incompatible(oldest));
-    }
-    Ok(())
-}
-
-async fn applied(connection: &mut PgConnection) -> Result<Vec<i64>, PostgresError> {
-    let exists = "SELECT to_regclass('tollgate._sqlx_migrations') IS NOT NULL";
-    if !sqlx::query_scalar::<_, bool>(exists).fetch_one(&mut *connection).await? {
-        return Ok(Vec::new());
-    }
-    let versions = "SELECT version FROM tollgate._sqlx_migrations WHERE success ORDER BY version";
-    Ok(sqlx::query_scalar(versions).fetch_all(connection).await?)
+    let count = |schema: Option<Schema>| schema.map_or(0, |schema| schema.versions.len());
+    Ok(count(Schema::read(owner).await?) - count(before))
 }
 
 fn is_denied(error: &sqlx::Error) -> bool {

@@ -12,7 +12,7 @@ use super::{
     PostgresError,
     connection::{Connector, Role},
     error::{QUERY_CANCELED, code},
-    migration,
+    migration::Schema,
 };
 use crate::{audit::query::QueryError, config::AuditConfig};
 
@@ -61,7 +61,8 @@ impl ReadPool {
 
     async fn connect(&self) -> Result<PgConnection, PostgresError> {
         let mut connection = self.connector.connect(Role::Gateway).await?;
-        if !migration::is_current(&mut connection).await? {
+        let schema = self.connector.answered(Schema::read(&mut connection)).await?;
+        if schema.as_ref().map(Schema::is_current).transpose()? != Some(true) {
             let role = self.connector.gateway_role().to_owned();
             return Err(PostgresError::NotMigrated { role });
         }

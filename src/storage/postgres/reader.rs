@@ -5,7 +5,8 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use super::{
     PostgresError,
     connection::{Connector, Role},
-    migration, row,
+    migration::Schema,
+    row,
 };
 use crate::{audit::StoredEntry, config::AuditConfig};
 
@@ -27,7 +28,8 @@ impl AuditReader {
     pub async fn open(config: &AuditConfig) -> Result<Self, PostgresError> {
         let connector = Connector::new(config)?;
         let mut connection = connector.connect(Role::Gateway).await?;
-        if !migration::is_current(&mut connection).await? {
+        let schema = connector.answered(Schema::read(&mut connection)).await?;
+        if schema.as_ref().map(Schema::is_current).transpose()? != Some(true) {
             return Err(PostgresError::NotMigrated { role: connector.gateway_role().to_owned() });
         }
         Ok(Self { connector, connection })

@@ -29,9 +29,3 @@ pub(super) async fn grant(owner: &mut PgConnection, role: &str) -> Result<(), Po
         granted => Ok(granted.map(drop)?),
     }
 }
-
-/// Could the gateway's role change what it has written?
-pub(super) async fn may_change(connection: &mut PgConnection) -> Result<bool, PostgresError> {
-    let may = "SELECT has_table_privilege('tollgate.audit', 'UPDATE, DELETE, TRUNCATE')";
-    Ok(sqlx::query_scalar(may).fetch_one(connection).await?)
-}

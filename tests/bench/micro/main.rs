@@ -8,6 +8,7 @@
 mod answer;
 mod budget;
 mod redact;
+mod ship;
 
 use std::{
     fs,
@@ -274,6 +275,7 @@ criterion_group!(
     body_parse,
     answer::answer_redact,
     budget::budget,
-    redact::redact
+    redact::redact,
+    ship::audit_ship
 );
 criterion_main!(benches);

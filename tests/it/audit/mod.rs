@@ -16,6 +16,7 @@ mod query;
 mod question;
 mod record;
 mod redaction;
+mod sink_model;
 mod spool;
 mod spool_model;
 mod sqlite;

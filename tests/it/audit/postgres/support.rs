@@ -3,7 +3,11 @@
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use sqlx::{AssertSqlSafe, FromRow, postgres::PgRow};
+use secrecy::ExposeSecret;
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, FromRow, PgConnection,
+    postgres::{PgConnectOptions, PgRow},
+};
 use tokio::sync::Mutex;
 use tollgate::{
     audit::AuditSink,
@@ -32,7 +36,8 @@ pub struct Postgres {
     pub config: AuditConfig,
     pub sink: PostgresSink,
     pub database: Database,
-    _server: Arc<PostgresServer>,
+    /// None where the test holds it.
+    _server: Option<Arc<PostgresServer>>,
 }
 
 /// As in production: two roles.
@@ -47,11 +52,28 @@ pub fn config(database: &Database) -> AuditConfig {
 
 impl Postgres {
     pub async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// `options` of CREATE DATABASE.
+    pub async fn start_with(options: &str) -> Self {
         let server = server().await;
-        let database = server.database().await;
+        let database = server.database_with(options).await;
+        Self { _server: Some(server), ..Self::on(database) }
+    }
+
+    /// On a server that the test has started.
+    pub fn on(database: Database) -> Self {
         let config = config(&database);
         let sink = postgres::sink(&config).unwrap();
-        Self { config, sink, database, _server: server }
+        Self { config, sink, database, _server: None }
+    }
+
+    /// A connection of the gateway's role.
+    pub async fn gateway(&self) -> PgConnection {
+        let options: PgConnectOptions =
+            self.database.gateway_url().expose_secret().parse().unwrap();
+        options.connect().await.unwrap()
     }
 
     pub async fn rows<T: for<'r> FromRow<'r, PgRow> + Send + Unpin>(&self, sql: &str) -> Vec<T> {

@@ -1,13 +1,11 @@
 //! What is in the tables.
 
-use tollgate::{audit::EntryKind, storage::postgres};
+use tollgate::audit::{AuditSink, EntryKind};
 
 use super::{
-    super::support::{Batch, append, denial, intent, settle},
+    super::support::{Batch, denial, intent, settle},
     Postgres,
 };
-use tollgate::audit::AuditSink;
-
 #[tokio::test]
 async fn links_come_back_and_later_ends_are_kept_aside() {
     let postgres = Postgres::start().await;
@@ -30,16 +28,4 @@ async fn links_come_back_and_later_ends_are_kept_aside() {
         })
         .collect();
     assert_eq!(rows, expected);
-}
-
-#[tokio::test]
-async fn opening_again_keeps_what_is_there_and_migrates_once() {
-    let postgres = Postgres::start().await;
-    assert_eq!(postgres::migrate(&postgres.config).await.unwrap(), 2);
-    assert_eq!(postgres::migrate(&postgres.config).await.unwrap(), 0);
-    for _ in 0..2 {
-        let sink = postgres::sink(&postgres.config).unwrap();
-        append(&sink, &[denial()]).await.unwrap();
-    }
-    assert_eq!(postgres.number("SELECT count(*) FROM tollgate.audit").await, 2);
 }
