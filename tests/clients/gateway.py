@@ -132,6 +132,7 @@ class Gateway:
 def environment(gateway, bin_dir):
     """What every suite finds in its environment."""
     reasoning = ["model:reasoning"]
+    reading = ["audit:read", "audit:content"]
     return {
         **os.environ,
         "PATH": f"{bin_dir}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -143,5 +144,6 @@ def environment(gateway, bin_dir):
         "TOLLGATE_TOKEN": gateway.mint("alice", "pro", reasoning, agent="clients"),
         "TOLLGATE_TOKEN_STRANGER": gateway.mint("bob", "pro", reasoning),
         "TOLLGATE_TOKEN_FREE": gateway.mint("carol", "free", reasoning),
+        "TOLLGATE_TOKEN_AUDITOR": gateway.mint("erin", "pro", reasoning + reading),
         "TOLLGATE_TOKEN_BARE": gateway.mint("dave", "pro"),
     }  # fmt: skip

@@ -46,7 +46,7 @@ def schemathesis_suite(gateway, env, report):
     return [
         VENV_BIN / "schemathesis", "--config-file", HERE / "schemathesis.toml",
         "run", f"{gateway.url}/openapi.json",
-        "--header", f"Authorization: Bearer {env['TOLLGATE_TOKEN']}",
+        "--header", f"Authorization: Bearer {env['TOLLGATE_TOKEN_AUDITOR']}",
         "--no-color", "--report", "junit", "--report-junit-path", report,
     ]  # fmt: skip
 

@@ -108,15 +108,17 @@ impl UsageFilter {
 
 const A_DAY: &str = "a day such as 2026-11-21";
 const DIMENSIONS: &str = "some of day, subject, agent, tier, model, provider, capability and \
-    cost_center, each once, separated by commas";
+    cost_center, separated by commas";
 
 fn read_dimensions(text: &str) -> Result<Vec<Dimension>, UsageError> {
     let mut found = Vec::new();
     for word in text.split(',').filter(|_| !text.is_empty()) {
         let dimension = Dimension::ALL.into_iter().find(|dimension| dimension.name() == word);
-        let dimension = dimension.filter(|dimension| !found.contains(dimension));
         let error = FilterError { name: "group_by", expected: DIMENSIONS };
-        found.push(dimension.ok_or(error)?);
+        let dimension = dimension.ok_or(error)?;
+        if !found.contains(&dimension) {
+            found.push(dimension);
+        }
     }
     Ok(found)
 }

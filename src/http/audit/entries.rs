@@ -32,7 +32,7 @@ use crate::{
         extract::Call,
         openapi::{
             answer::{Errors, QueryErrors},
-            audit::{AuditEntry, AuditList},
+            audit::AuditEntries,
         },
     },
 };
@@ -113,11 +113,7 @@ struct List<'a> {
     tag = "audit",
     params(FilterParams, PageParams),
     responses(
-        (
-            status = 200,
-            description = "The entries",
-            content((AuditList = "application/json"), (AuditEntry = "application/x-ndjson")),
-        ),
+        AuditEntries,
         QueryErrors,
         Errors,
     ),

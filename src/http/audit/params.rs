@@ -7,8 +7,9 @@ use http::request::Parts;
 use utoipa::{
     IntoParams,
     openapi::{
-        Object, ObjectBuilder, Required, Schema, Type,
+        KnownFormat, Object, ObjectBuilder, Required, Schema, SchemaFormat, Type,
         path::{Parameter, ParameterBuilder, ParameterIn},
+        schema::AnyOfBuilder,
     },
 };
 
@@ -89,6 +90,13 @@ fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
+/// A time, or how long ago it was.
+fn time() -> Schema {
+    let moment = text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    let ago = text().pattern(Some("^[0-9]{1,4}[smhdw]$"));
+    AnyOfBuilder::new().item(moment).item(ago).into()
+}
+
 fn plain() -> Schema {
     text().min_length(Some(1)).max_length(Some(MAX_VALUE_CHARS)).into()
 }
@@ -101,16 +109,11 @@ impl IntoParams for FilterParams {
         let mut params = vec![
             describe(
                 "from",
-                text().into(),
+                time(),
                 "Only entries of this time or later: a time (RFC 3339), or how long ago it was",
                 "1h",
             ),
-            describe(
-                "to",
-                text().into(),
-                "Only entries from before this time",
-                "2026-11-21T09:00:00Z",
-            ),
+            describe("to", time(), "Only entries from before this time", "2026-11-21T09:00:00Z"),
         ];
         params.extend(Field::ALL.map(field));
         params
@@ -165,6 +168,9 @@ pub(super) fn content_param() -> Parameter {
 /// The most entries of a page.
 pub(super) const LONGEST_PAGE: u32 = 500;
 
+/// 17 bytes, of which the first is 1, in base64url.
+const CURSOR: &str = "^A[Q-Za-f][A-Za-z0-9_-]{20}[AEIMQUYcgkosw048]$";
+
 /// How pages are asked for.
 pub struct PageParams;
 
@@ -178,7 +184,7 @@ impl IntoParams for PageParams {
         vec![
             describe(
                 "cursor",
-                text().into(),
+                text().pattern(Some(CURSOR)).into(),
                 "Where the page before ended: its `next_cursor`",
                 "AQAGQ5vZcAAAAAAAAAAAACo",
             ),
@@ -198,7 +204,10 @@ pub struct UsageParams;
 
 impl IntoParams for UsageParams {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let day = || Schema::from(text().pattern(Some("^[0-9]{4}-[0-9]{2}-[0-9]{2}$")));
+        let day =
+            || Schema::from(text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Date))));
+        let dimensions = Dimension::ALL.map(Dimension::name).join("|");
+        let dimensions = format!("^({dimensions})(,({dimensions}))*$");
         let value = || Schema::from(text().max_length(Some(MAX_VALUE_CHARS)));
         let first = "The first day, in UTC; else 30 days are summed";
         let mut params = vec![
@@ -206,7 +215,7 @@ impl IntoParams for UsageParams {
             describe("to", day(), "The last day, in UTC; else today", "2026-11-30"),
             describe(
                 "group_by",
-                text().into(),
+                text().pattern(Some(dimensions)).into(),
                 "Some of `day`, `subject`, `agent`, `tier`, `model`, `provider`, `capability` and \
                  `cost_center`, separated by commas; else there is one sum",
                 "day,model",

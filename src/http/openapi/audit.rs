@@ -2,7 +2,37 @@
 //!
 //! What they describe is written from `audit::StoredEntry` and `audit::query`; a test compares.
 
-use utoipa::ToSchema;
+use std::collections::BTreeMap;
+
+use utoipa::{
+    IntoResponses, ToSchema,
+    openapi::{
+        ContentBuilder, Ref, RefOr, Response, ResponseBuilder, content::Content,
+        example::ExampleBuilder,
+    },
+};
+
+/// The entries, as a page or as lines.
+pub struct AuditEntries;
+
+impl IntoResponses for AuditEntries {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let page =
+            ContentBuilder::new().schema(Some(Ref::from_schema_name(AuditList::name()))).build();
+        // A schema would be that of a line, and there is no word for that.
+        let line = "{\"seq\":42,\"time\":\"2026-11-21T09:00:00Z\",\"id\":\"0192f0c1-a6b2-7c3d-8e4f-5a6b7c8d9e0f\",\
+            \"kind\":\"settle\",\"request_id\":\"0192f0c1a6b2\",\"operation\":\"create_chat_completion\"}\n";
+        let lines = ExampleBuilder::new().value(Some(line.into())).build();
+        let lines: Content =
+            ContentBuilder::new().examples_from_iter([("each line an AuditEntry", lines)]).build();
+        let response = ResponseBuilder::new()
+            .description("The entries. As lines, each is an `AuditEntry`")
+            .content("application/json", page)
+            .content("application/x-ndjson", lines)
+            .build();
+        [("200".to_owned(), RefOr::T(response))].into()
+    }
+}
 
 /// One entry of the audit trail. What it has nothing to say of is left out.
 #[derive(ToSchema)]

@@ -40,6 +40,7 @@ use crate::domain::Kind;
     components(schemas(
         schema::ChatCompletion,
         schema::ErrorBody,
+        audit::AuditList,
         event::ChatEvent,
         event::ChatData,
         event::StreamEvent,
