@@ -53,6 +53,7 @@ impl SqliteSink {
 
     async fn write(&self, mut records: &[Linked<'_>]) -> sqlx::Result<()> {
         let (connection, texts) = &mut *self.connection.lock().await;
+        texts.forget();
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         while let Some(most) = records.len().checked_ilog2() {
             let power = STATEMENTS.min(most as usize + 1) - 1;

@@ -21,6 +21,12 @@ impl Default for KnownTexts {
 }
 
 impl KnownTexts {
+    /// Of the next batch none is known: as long as the connection's thread lets go of the last one's,
+    /// both would write to the same counts.
+    pub fn forget(&mut self) {
+        self.0.fill(const { [const { None }; WAYS] });
+    }
+
     /// `text`, which stands in this column.
     pub fn get(&mut self, column: usize, text: &str) -> Arc<str> {
         let known = self.0.get_mut(column).filter(|_| text.len() <= MAX_BYTES);
