@@ -3,6 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`rule`] | the formats of secrets, as data |
+//! | `fragment` | what several of them have in common |
 //! | [`engine`] | the rules, compiled |
 //! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
@@ -33,6 +34,7 @@ mod context;
 pub mod engine;
 mod family;
 mod filter;
+mod fragment;
 mod info;
 mod json;
 mod key_file;
