@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Caller, RequestId, TraceContext},
+    domain::{Caller, RequestId, TraceContext, TraceState},
     pipeline::Failure,
 };
 
@@ -26,6 +26,7 @@ struct Inner {
     operation: &'static str,
     address: Option<IpAddr>,
     trace: TraceContext,
+    trace_state: Option<TraceState>,
     arrived: Instant,
     caller: OnceLock<Arc<Caller>>,
     failure: Failure,
@@ -37,12 +38,14 @@ impl RequestContext {
         operation: &'static str,
         address: Option<IpAddr>,
         trace: TraceContext,
+        trace_state: Option<TraceState>,
     ) -> Self {
         Self(Arc::new(Inner {
             request_id,
             operation,
             address,
             trace,
+            trace_state,
             arrived: Instant::now(),
             caller: OnceLock::new(),
             failure: Failure::default(),
@@ -64,6 +67,11 @@ impl RequestContext {
 
     pub(super) fn trace(&self) -> TraceContext {
         self.0.trace
+    }
+
+    /// What came beside the caller's `traceparent`.
+    pub(super) fn trace_state(&self) -> Option<&TraceState> {
+        self.0.trace_state.as_ref()
     }
 
     pub(super) fn arrived(&self) -> Instant {

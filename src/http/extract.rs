@@ -46,6 +46,7 @@ impl<S: Sync> FromRequestParts<S> for Call {
                 caller: Arc::clone(caller),
                 address: context.address(),
                 trace: context.trace(),
+                trace_state: context.trace_state().cloned(),
                 arrived: context.arrived(),
                 failure: context.failure().clone(),
             },

@@ -35,7 +35,7 @@ use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
     config::{Config, ResponseRedaction},
-    domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
+    domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, TraceState, Vocabulary},
     provider::{Registry, RegistryError},
     redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
     stream::Hub,
@@ -168,6 +168,8 @@ pub struct CallContext {
     pub address: Option<IpAddr>,
     /// The server span's place in the caller's trace.
     pub trace: TraceContext,
+    /// What else the caller's trace says, for the provider.
+    pub trace_state: Option<TraceState>,
     pub arrived: Instant,
     pub failure: Failure,
 }

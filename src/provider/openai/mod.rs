@@ -92,6 +92,9 @@ impl OpenAi {
             .header("traceparent", request.trace.to_string())
             .header("x-request-id", request.request_id.as_str())
             .body(request.body.clone());
+        if let Some(state) = &request.trace_state {
+            post = post.header("tracestate", state.as_str());
+        }
         if let Some(key) = &self.key {
             post = post.header(AUTHORIZATION, key.header.clone());
         }

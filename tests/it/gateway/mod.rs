@@ -26,4 +26,5 @@ mod shared_store;
 mod span;
 mod status;
 mod stream;
+mod trace_state;
 mod usage;
