@@ -66,6 +66,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tracing_subscriber", &["telemetry", "config"]),
     ("tiktoken", &["budget"]),
     ("clap", &["cli"]),
+    ("rustix", &["cli"]),
 ];
 
 /// A file of `src/`, its module at the top level, and its code without comments and literals.
