@@ -62,13 +62,7 @@ impl Registry {
         for provider in &config.providers {
             providers.insert(&provider.name, build(provider)?);
         }
-        let mut registry = Self::default();
-        for model in &config.models {
-            let model = resolve(model, &providers, vocabulary)?;
-            registry.by_name.insert(model.name.clone(), registry.models.len());
-            registry.models.push(Arc::new(model));
-        }
-        Ok(registry)
+        config.models.iter().map(|model| resolve(model, &providers, vocabulary)).collect()
     }
 
     #[must_use]
@@ -79,6 +73,17 @@ impl Registry {
     /// The models that a caller with these capabilities may use.
     pub fn visible_to(&self, capabilities: &CapabilitySet) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter().filter(|model| model.requires.intersects(capabilities))
+    }
+}
+
+impl FromIterator<Model> for Registry {
+    fn from_iter<T: IntoIterator<Item = Model>>(models: T) -> Self {
+        let mut registry = Self::default();
+        for model in models {
+            registry.by_name.insert(model.name.clone(), registry.models.len());
+            registry.models.push(Arc::new(model));
+        }
+        registry
     }
 }
 
