@@ -4,16 +4,20 @@
 //! beginning of it, or with one that goes on from it. An automaton for each family is many times
 //! smaller, and sooner made, than one for all rules.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZero,
+};
 
 use regex_automata::{
     Anchored, MatchKind,
     dfa::{Automaton as _, StartKind, dense},
     nfa::thompson::{self, WhichCaptures},
-    util::{primitives::StateID, start, syntax},
+    util::{alphabet, primitives::StateID, start, syntax},
 };
 
 use super::{
+    candidate::MAX_CANDIDATE_BYTES,
     engine::RuleId,
     rule::{Rule, RuleError},
 };
@@ -35,6 +39,8 @@ pub(super) struct Family {
     pub start: StateID,
     /// The rules of the patterns, in their order.
     rules: Vec<RuleId>,
+    /// What may yet become of a candidate that began within a word, and of one at a boundary.
+    open: [Open; 2],
 }
 
 impl Family {
@@ -44,7 +50,13 @@ impl Family {
             .build_many(&patterns)
             .map_err(|error| culprit(members, &error))?;
         let start = start_of(&dfa).map_err(RuleError::TooLarge)?;
-        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect() })
+        let may_outgrow = |rule: &Rule| rule.max.is_none_or(|max| max >= MAX_CANDIDATE_BYTES);
+        let rules = |bounded: bool| {
+            let counts = move |rule: &Rule| may_outgrow(rule) && (bounded || !rule.boundary);
+            members.iter().map(move |(_, rule)| counts(rule)).collect::<Vec<_>>()
+        };
+        let open = [false, true].map(|bounded| Open::new(&dfa, start, &rules(bounded)));
+        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect(), open })
     }
 
     /// Nothing can match any more.
@@ -53,10 +65,76 @@ impl Family {
         self.dfa.is_dead_state(state) || self.dfa.is_quit_state(state)
     }
 
+    /// The rule that a candidate is taken for that outgrew its bound in `state` and matched nothing
+    /// so far: the last one that may still match, as the general ones stand behind the special ones.
+    /// None: no rule whose secrets can be so long may.
+    pub fn open(&self, state: StateID, bounded: bool) -> Option<RuleId> {
+        let number = self.open[usize::from(bounded)].get(&self.dfa, state)?;
+        self.rules.get(number).copied()
+    }
+
+    pub fn memory_usage(&self) -> usize {
+        self.dfa.memory_usage() + self.open.iter().map(|open| size_of_val(&*open.0)).sum::<usize>()
+    }
+
     /// The rules that match in this state, if it is one that they match in.
     pub fn matches(&self, state: StateID) -> impl Iterator<Item = RuleId> {
         let count = if self.dfa.is_match_state(state) { self.dfa.match_len(state) } else { 0 };
         (0..count).map(move |index| self.rules[self.dfa.match_pattern(state, index).as_usize()])
+    }
+}
+
+/// Of each state the last pattern that counts and that a way leads to.
+#[derive(Debug)]
+struct Open(Box<[Option<NonZero<u16>>]>);
+
+impl Open {
+    fn new(dfa: &Dfa, start: StateID, counts: &[bool]) -> Self {
+        if !counts.contains(&true) {
+            return Self(Box::default());
+        }
+        let classes = dfa.byte_classes().representatives(..).filter_map(alphabet::Unit::as_u8);
+        let classes: Vec<u8> = classes.collect();
+        let after = |state: StateID| {
+            let bytes = classes.iter().map(move |byte| dfa.next_state(state, *byte));
+            bytes.chain([dfa.next_eoi_state(state)])
+        };
+        let matched = |state: StateID| {
+            let count = if dfa.is_match_state(state) { dfa.match_len(state) } else { 0 };
+            let patterns = (0..count).map(|index| dfa.match_pattern(state, index).as_usize());
+            patterns.filter(|pattern| counts[*pattern]).max()
+        };
+        let (mut states, mut seen, mut next) = (vec![start], BTreeSet::from([start]), 0);
+        while let Some(state) = states.get(next) {
+            let new: Vec<StateID> = after(*state).filter(|state| seen.insert(*state)).collect();
+            states.extend(new);
+            next += 1;
+        }
+        let last = seen.last().map_or(0, |state| Self::slot(dfa, *state));
+        let mut open = vec![None; last + 1];
+        // What a way leads to is known last state first, but for the loops.
+        let mut is_done = false;
+        while !is_done {
+            is_done = true;
+            for state in states.iter().rev() {
+                let own = matched(*state).and_then(|pattern| u16::try_from(pattern + 1).ok());
+                let ahead = after(*state).map(|state| open[Self::slot(dfa, state)]);
+                let pattern = ahead.max().flatten().max(own.and_then(NonZero::new));
+                let known = &mut open[Self::slot(dfa, *state)];
+                is_done &= *known == pattern;
+                *known = pattern;
+            }
+        }
+        Self(open.into())
+    }
+
+    fn slot(dfa: &Dfa, state: StateID) -> usize {
+        state.as_usize() >> dfa.stride2()
+    }
+
+    fn get(&self, dfa: &Dfa, state: StateID) -> Option<usize> {
+        let number = self.0.get(Self::slot(dfa, state)).copied().flatten()?;
+        Some(usize::from(number.get() - 1))
     }
 }
 

@@ -62,6 +62,13 @@ fn what_outgrows_the_bound_is_swallowed_wherever_it_is_cut() {
         ("a1", "ab-", ".ab1.1 a1ab.ab"),
         ("a1ab.a1", "ab-", ".ab1.1 a1ab.ab"),
         ("b-", "ab-", "1 b-1b1b"),
+        // Nothing matched by then.
+        ("a1", "ab-", " a1ab.ab ab_ab1ab1"),
+        ("x a1", "ab1\u{200b}-", ".\u{e9}.ab1.1 b-1b1b"),
+        ("b=", "\u{e9}1", " b=12@b"),
+        ("//", "ab1-", ":secret ab-1111"),
+        ("ab-ab1 //ab1:", "\u{1f511}1", " //a:12@"),
+        ("a b=", "b=1", "@b"),
     ] {
         for length in [8_180, 8_190, 8_200, 20_000] {
             let text = format!("{head}{}{tail}", body.repeat(length / body.len()));

@@ -106,6 +106,56 @@ fn a_candidate_is_held_up_to_its_bound() {
     assert_eq!(counts.values().sum::<u32>(), 1);
 }
 
+/// A text that goes on for longer than is held, and what comes of it.
+fn outgrown(head: &str, body: &str, tail: &str) -> (String, Vec<String>) {
+    let text = format!("{head}{}{tail}", body.repeat(9_000 / body.len()));
+    let (out, counts) = whole(&REDACTOR, &text);
+    let every: Vec<usize> = (0..text.len()).step_by(61).collect();
+    assert_eq!(stream(&REDACTOR, super::pieces(&text, &every)), (out.clone(), counts.clone()));
+    let out = out.chars().take(80).collect();
+    (out, counts.keys().map(ToString::to_string).collect())
+}
+
+#[test]
+fn what_matched_nothing_yet_and_outgrows_its_bound_is_redacted_to_the_end_of_its_class() {
+    for (head, body, tail, rule) in [
+        // A header of a JWT, and the whole of one with such a header.
+        ("see eyJ", "hbGciOi", " there", "jwt"),
+        ("see eyJ", "hbGciOi", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w there", "jwt"),
+        ("see AccountKey=", "abcdABCD0123", " there", "azure-storage-key"),
+        ("see SG.", "abcd-0123", " there", "sendgrid-key"),
+        ("see postgres://u:", "abcd-0123", " there", "postgres-url-password"),
+    ] {
+        let (out, rules) = outgrown(head, body, tail);
+        assert!(out.starts_with(&format!("see [REDACTED:{rule}:")), "{out}");
+        assert!(out.ends_with("] there"), "{rule}: {out}");
+        assert_eq!(rules, [rule]);
+    }
+}
+
+#[test]
+fn ordinary_text_is_never_taken_for_what_outgrew_its_bound() {
+    let prose = "\u{4f8b}\u{ff0c}";
+    for (head, body) in [
+        // No rule whose secrets are so long.
+        ("AKIA", "ABCD0123"),
+        ("SK", "0123abcd"),
+        // Texts without a blank behind what begins many a word.
+        ("https://a.example", prose),
+        ("https://", "abc.example"),
+        ("machine ", prose),
+        ("machine a.b", "abcd+/01"),
+        ("BEGIN ", "ACGTTGCA"),
+        ("password=", "a=%20b&"),
+        // Base64 that is an image.
+        ("/AQEa", "abcd0123AB"),
+        ("data:image/png;base64,AQEa", "abcd0123AB"),
+    ] {
+        let (_, rules) = outgrown(head, body, " and more");
+        assert_eq!(rules, <[&str; 0]>::default(), "{head}{body}…");
+    }
+}
+
 #[test]
 fn what_is_held_comes_out_at_the_end() {
     for text in ["x ab_ab1", "ab-ab1", "a b=12@", "--a-1", " a", "a\u{200b}"] {
