@@ -64,7 +64,7 @@ pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use request::RedactError;
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
-pub use setup::SetupErrors;
+pub use setup::{SetupErrors, rule_faults};
 pub use tally::{Direction, Tally};
 pub use window::{Fed, Window};
 

@@ -199,11 +199,11 @@ fn bad_rules_are_all_named_by_each_command() {
     shell.write("tollgate.toml", &format!("{}\n{}", check::GOOD, bad.join("\n")));
     let checked = shell.run(&["check-config"]).fails(1);
     for error in [
-        "tollgate.toml: redaction.rules[0]: rule `Acme`: a name has 1 to 48",
-        "tollgate.toml: redaction.rules[1]: rule `acme-a`: ",
-        "tollgate.toml: redaction.rules[2]: rule `acme-b`: the pattern can't begin with",
-        "tollgate.toml: redaction.allow: there is no rule \"aws-acess-key-id\"; did you mean \"aws-access-key-id\"?",
-        "tollgate.toml: redaction.allow: there is no rule \"nobody\"; `tollgate redact --rules` lists",
+        "tollgate.toml:25:1: redaction.rules[0]: rule `Acme`: a name has 1 to 48",
+        "tollgate.toml:30:1: redaction.rules[1]: rule `acme-a`: ",
+        "tollgate.toml:35:1: redaction.rules[2]: rule `acme-b`: the pattern can't begin with",
+        "tollgate.toml:40:12: redaction.allow: there is no rule \"aws-acess-key-id\"; did you mean \"aws-access-key-id\"?",
+        "tollgate.toml:40:12: redaction.allow: there is no rule \"nobody\"; `tollgate redact --rules` lists",
     ] {
         assert_eq!(
             checked.lines().filter(|line| line.starts_with(error)).count(),
