@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     domain::{CallId, Caller, MicroUsd, StreamId, Usage, UsageSource},
-    redact::{Depth, LiveRedactor},
+    redact::{Depth, LiveRedactor, Redactor},
 };
 
 /// What an entry records.
@@ -88,6 +88,8 @@ pub struct Entry {
     pub redactions: Option<String>,
     /// A sentence for a person. No secrets and no content.
     pub detail: Option<String>,
+    /// Were the secrets taken out of what the request says? Then they are not looked for again.
+    pub is_redacted: bool,
 }
 
 impl Entry {
@@ -119,6 +121,7 @@ impl Entry {
             time_to_first: None,
             redactions: None,
             detail: None,
+            is_redacted: false,
         }
     }
 
@@ -135,37 +138,45 @@ impl Entry {
             stream_id: self.stream_id,
             trace_id: self.trace_id,
             client_address: self.client_address,
+            is_redacted: self.is_redacted,
             ..Self::new(kind, self.operation, self.request_id.clone())
         }
     }
 
     /// Takes the secrets out of all that a stranger may have said.
     pub(super) fn redact(&mut self, redactor: &LiveRedactor) {
+        let Some(redactor) = redactor.now() else { return };
         // Names and ids have a shape, which the contextual rules would read too much into.
-        redactor.redact_in_place(&mut self.request_id, Depth::Formats);
         let names = [&mut self.provider, &mut self.provider_model, &mut self.finish_reason];
         for name in names.into_iter().flatten() {
             redactor.redact_in_place(name, Depth::Formats);
         }
-        for text in [&mut self.model, &mut self.detail].into_iter().flatten() {
-            redactor.redact_in_place(text, Depth::Complete);
+        if let Some(detail) = &mut self.detail {
+            redactor.redact_in_place(detail, Depth::Complete);
+        }
+        if std::mem::replace(&mut self.is_redacted, true) {
+            return;
+        }
+        redactor.redact_in_place(&mut self.request_id, Depth::Formats);
+        if let Some(model) = &mut self.model {
+            redactor.redact_in_place(model, Depth::Complete);
         }
         if let Some(caller) = &mut self.caller
-            && says_a_secret(caller, redactor)
+            && says_a_secret(caller, &redactor)
         {
-            redact_caller(Arc::make_mut(caller), redactor);
+            redact_caller(Arc::make_mut(caller), &redactor);
         }
     }
 }
 
 /// What a token says is its issuer's word, which may have a user's in it.
-fn says_a_secret(caller: &Caller, redactor: &LiveRedactor) -> bool {
+fn says_a_secret(caller: &Caller, redactor: &Redactor) -> bool {
     let Caller { subject, issuer, tier, agent, extra, .. } = caller;
     let mut texts = [subject, issuer, tier].into_iter().chain(agent).chain(extra.values());
     texts.any(|text| redactor.finds(text, Depth::Formats))
 }
 
-fn redact_caller(caller: &mut Caller, redactor: &LiveRedactor) {
+fn redact_caller(caller: &mut Caller, redactor: &Redactor) {
     let Caller { subject, issuer, tier, agent, extra, .. } = caller;
     let texts = [subject, issuer, tier].into_iter().chain(agent).chain(extra.values_mut());
     texts.for_each(|text| redactor.redact_in_place(text, Depth::Formats));

@@ -254,7 +254,7 @@ impl Telling {
         mut complete: Complete,
     ) -> Result<Ending, Ending> {
         open.progress.note_complete(&complete);
-        let redactor = &self.gateway.redactor;
+        let redactor = &self.snapshot.redactor;
         complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
         self.answer = Some(if self.snapshot.redacts_answers {

@@ -24,8 +24,9 @@ pub(super) struct Contexts {
     rules: Vec<ContextRule>,
     /// Names without `_` and `-`, and their rules; the longest first.
     names: Vec<(Vec<u8>, usize)>,
-    /// The bytes that a name ends with, in both cases.
-    last: Box<[bool; 256]>,
+    /// For each byte, whether a name has it last; and for each of those before it, a bit of
+    /// [`bit`]. Both in both cases.
+    endings: Box<[u32; 256]>,
 }
 
 impl Contexts {
@@ -39,12 +40,24 @@ impl Contexts {
             .flat_map(|(number, rule)| rule.names.iter().map(move |name| (bare(name), number)))
             .collect();
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        let mut last = Box::new([false; 256]);
-        for byte in names.iter().filter_map(|(name, _)| name.last()) {
-            last[usize::from(*byte)] = true;
-            last[usize::from(byte.to_ascii_uppercase())] = true;
+        let mut endings = Box::new([0; 256]);
+        for (name, _) in &names {
+            let Some((last, rest)) = name.split_last() else { continue };
+            // A joint may stand between them.
+            let joints = bit(b'_') | bit(b'-');
+            let before = rest.last().map_or(u32::MAX, |before| bit(*before) | joints);
+            endings[usize::from(*last)] |= before;
+            endings[usize::from(last.to_ascii_uppercase())] |= before;
         }
-        Self { rules: rules.to_vec(), names, last }
+        Self { rules: rules.to_vec(), names, endings }
+    }
+
+    /// The length of the shortest text that has such a value in it.
+    pub fn shortest(&self) -> usize {
+        let value = self.rules.iter().map(|rule| rule.min).min();
+        let name = self.names.iter().map(|(name, _)| name.len()).min();
+        let of = |name: usize, value: usize| name.saturating_add(1).saturating_add(value);
+        name.zip(value).map_or(usize::MAX, |(name, value)| of(name, value))
     }
 
     /// Values that look secret, and the number of the rule whose name they are assigned to.
@@ -93,8 +106,9 @@ impl Contexts {
     }
 
     fn name_ending(&self, text: &[u8], end: usize) -> Option<usize> {
-        let last = text.get(end.checked_sub(1)?)?;
-        if !self.last[usize::from(*last)] {
+        let (last, before) = text.get(..end)?.split_last()?;
+        let before = before.last().map_or(u32::MAX, |before| bit(*before));
+        if self.endings[usize::from(*last)] & before == 0 {
             return None;
         }
         let start = name_start(text, end);
@@ -104,6 +118,11 @@ impl Contexts {
         let word = &text[start..end];
         self.names.iter().find(|(name, _)| ends_with(word, name)).map(|(_, number)| *number)
     }
+}
+
+/// One of 32 bits: the same for a letter in both cases.
+const fn bit(byte: u8) -> u32 {
+    1 << (byte % 32)
 }
 
 /// Between the words of a name.
