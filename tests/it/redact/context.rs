@@ -107,19 +107,3 @@ fn a_value_of_any_characters_is_cut_out_whole() {
     assert!(out.starts_with("password=[REDACTED:password:") && out.ends_with("]\""), "{out}");
     assert_eq!(counts["password"], 2);
 }
-
-#[test]
-fn a_value_that_goes_names_nothing_itself() {
-    // Found by fuzzing: what was seen of the second line depended on the first one's placeholder.
-    for text in [
-        "password='x-api-key-token':'d:* PWD=q9w8e7r6t5 \u{1}' and more",
-        "*X-Vault-Token':'*X-Vault-Token':'d:*PWD=AspNetCore.Cookies=PWD=AspNetCore.Cookies=authorizationjdbc:PWD=\u{1}3**]jdbc:PWD=X-Vault-Token'",
-    ] {
-        for redactor in [&*SMALL, &*super::REDACTOR] {
-            let mut counts = Counts::new();
-            let once = redactor.redact_text(text, Depth::Complete, &mut counts).into_owned();
-            let twice = redactor.redact_text(&once, Depth::Complete, &mut counts);
-            assert_eq!(once, twice);
-        }
-    }
-}
