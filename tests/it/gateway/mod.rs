@@ -15,6 +15,7 @@ mod hang_up;
 mod limit;
 mod max_tokens;
 mod no_leak;
+mod offload;
 mod panic;
 mod redacted_stream;
 mod redaction;

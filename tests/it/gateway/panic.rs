@@ -94,7 +94,8 @@ async fn panicking(place: Place) -> TestApp {
     app.count_once().await;
     let vocabulary = Vocabulary::new(&app.config.capabilities.vocabulary);
     let key = KeySource::new(&app.config.redaction, &app.config.audit.path).open().unwrap();
-    let mut snapshot = Snapshot::new(&app.config, &vocabulary, key).unwrap();
+    let mut snapshot =
+        Snapshot::new(&app.config, &vocabulary, key, &app.gateway().offload).unwrap();
     let model = snapshot.registry.get("m").expect("the model `m`");
     let model = Model {
         name: model.name.clone(),
