@@ -117,7 +117,7 @@ impl Candidate {
             let next = dfa.next_state(self.state, *byte);
             if dfa.is_special_state(next) {
                 self.note(engine, next);
-                if family.is_over(next) {
+                if family.is_over(next) || family.is_last(next) {
                     return Run::Over;
                 }
             }

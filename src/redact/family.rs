@@ -41,6 +41,7 @@ pub(super) struct Family {
     rules: Vec<RuleId>,
     /// What may yet become of a candidate that began within a word, and of one at a boundary.
     open: [Open; 2],
+    last: Last,
 }
 
 impl Family {
@@ -55,8 +56,10 @@ impl Family {
             let counts = move |rule: &Rule| may_outgrow(rule) && (bounded || !rule.boundary);
             members.iter().map(move |(_, rule)| counts(rule)).collect::<Vec<_>>()
         };
-        let open = [false, true].map(|bounded| Open::new(&dfa, start, &rules(bounded)));
-        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect(), open })
+        let states = States::new(&dfa, start);
+        let open = [false, true].map(|bounded| Open::new(&states, &rules(bounded)));
+        let last = Last::new(&states);
+        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect(), open, last })
     }
 
     /// Nothing can match any more.
@@ -74,7 +77,14 @@ impl Family {
     }
 
     pub fn memory_usage(&self) -> usize {
-        self.dfa.memory_usage() + self.open.iter().map(|open| size_of_val(&*open.0)).sum::<usize>()
+        let open = self.open.iter().map(|open| size_of_val(&*open.0));
+        self.dfa.memory_usage() + open.sum::<usize>() + size_of_val(&*self.last.0)
+    }
+
+    /// Whatever follows, nothing else can match.
+    #[inline]
+    pub fn is_last(&self, state: StateID) -> bool {
+        self.last.0.get(slot(&self.dfa, state)) == Some(&true)
     }
 
     /// The rules that match in this state, if it is one that they match in.
@@ -84,43 +94,86 @@ impl Family {
     }
 }
 
+/// The states of an automaton, and what follows each.
+struct States<'a> {
+    dfa: &'a Dfa,
+    /// One byte of each class.
+    classes: Vec<u8>,
+    /// All that a way leads to from the start.
+    all: Vec<StateID>,
+}
+
+impl<'a> States<'a> {
+    fn new(dfa: &'a Dfa, start: StateID) -> Self {
+        let classes = dfa.byte_classes().representatives(..).filter_map(alphabet::Unit::as_u8);
+        let mut states = Self { dfa, classes: classes.collect(), all: vec![start] };
+        let (mut seen, mut next) = (BTreeSet::from([start]), 0);
+        while let Some(state) = states.all.get(next) {
+            let new = states.after(*state).filter(|state| seen.insert(*state));
+            let new: Vec<StateID> = new.collect();
+            states.all.extend(new);
+            next += 1;
+        }
+        states
+    }
+
+    fn after(&self, state: StateID) -> impl Iterator<Item = StateID> {
+        let bytes = self.classes.iter().map(move |byte| self.dfa.next_state(state, *byte));
+        bytes.chain([self.dfa.next_eoi_state(state)])
+    }
+
+    /// A place for something of each state.
+    fn slots<T: Clone>(&self, empty: T) -> Vec<T> {
+        let last = self.all.iter().max().map_or(0, |state| slot(self.dfa, *state));
+        vec![empty; last + 1]
+    }
+}
+
+fn slot(dfa: &Dfa, state: StateID) -> usize {
+    state.as_usize() >> dfa.stride2()
+}
+
+/// The states that no way leads on from: who waits for another byte there waits for nothing.
+#[derive(Debug)]
+struct Last(Box<[bool]>);
+
+impl Last {
+    fn new(states: &States<'_>) -> Self {
+        let mut last = states.slots(false);
+        for state in &states.all {
+            let is_over =
+                |state| states.dfa.is_dead_state(state) || states.dfa.is_quit_state(state);
+            last[slot(states.dfa, *state)] = states.after(*state).all(is_over);
+        }
+        Self(last.into())
+    }
+}
+
 /// Of each state the last pattern that counts and that a way leads to.
 #[derive(Debug)]
 struct Open(Box<[Option<NonZero<u16>>]>);
 
 impl Open {
-    fn new(dfa: &Dfa, start: StateID, counts: &[bool]) -> Self {
+    fn new(states: &States<'_>, counts: &[bool]) -> Self {
         if !counts.contains(&true) {
             return Self(Box::default());
         }
-        let classes = dfa.byte_classes().representatives(..).filter_map(alphabet::Unit::as_u8);
-        let classes: Vec<u8> = classes.collect();
-        let after = |state: StateID| {
-            let bytes = classes.iter().map(move |byte| dfa.next_state(state, *byte));
-            bytes.chain([dfa.next_eoi_state(state)])
-        };
+        let dfa = states.dfa;
         let matched = |state: StateID| {
             let count = if dfa.is_match_state(state) { dfa.match_len(state) } else { 0 };
             let patterns = (0..count).map(|index| dfa.match_pattern(state, index).as_usize());
             patterns.filter(|pattern| counts[*pattern]).max()
         };
-        let (mut states, mut seen, mut next) = (vec![start], BTreeSet::from([start]), 0);
-        while let Some(state) = states.get(next) {
-            let new: Vec<StateID> = after(*state).filter(|state| seen.insert(*state)).collect();
-            states.extend(new);
-            next += 1;
-        }
-        let last = seen.last().map_or(0, |state| Self::slot(dfa, *state));
-        let mut open = vec![None; last + 1];
+        let mut open = states.slots(None);
         // What a way leads to is known last state first, but for the loops.
         let mut is_done = false;
         while !is_done {
             is_done = true;
-            for state in states.iter().rev() {
+            for state in states.all.iter().rev() {
                 let own = matched(*state).and_then(|pattern| u16::try_from(pattern + 1).ok());
-                let ahead = after(*state).map(|state| open[Self::slot(dfa, state)]);
+                let ahead = states.after(*state).map(|state| open[slot(dfa, state)]);
                 let pattern = ahead.max().flatten().max(own.and_then(NonZero::new));
-                let known = &mut open[Self::slot(dfa, *state)];
+                let known = &mut open[slot(dfa, *state)];
                 is_done &= *known == pattern;
                 *known = pattern;
             }
@@ -128,12 +181,8 @@ impl Open {
         Self(open.into())
     }
 
-    fn slot(dfa: &Dfa, state: StateID) -> usize {
-        state.as_usize() >> dfa.stride2()
-    }
-
     fn get(&self, dfa: &Dfa, state: StateID) -> Option<usize> {
-        let number = self.0.get(Self::slot(dfa, state)).copied().flatten()?;
+        let number = self.0.get(slot(dfa, state)).copied().flatten()?;
         Some(usize::from(number.get() - 1))
     }
 }

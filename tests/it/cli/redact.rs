@@ -101,9 +101,13 @@ fn a_stream_goes_on_while_its_writer_does() {
     let mut stdin = child.stdin.take().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
     for round in 0..3 {
-        writeln!(stdin, "line {round} {} and on", aws_key()).unwrap();
-        let line = out.next().unwrap().unwrap();
-        assert!(line.starts_with(&format!("line {round} [REDACTED:")), "{line}");
+        // In a line's middle and at its end: nothing after the line is waited for.
+        for rest in [" and on", ""] {
+            writeln!(stdin, "line {round} {}{rest}", aws_key()).unwrap();
+            let line = out.next().unwrap().unwrap();
+            assert!(line.starts_with(&format!("line {round} [REDACTED:")), "{line}");
+            assert!(line.ends_with(&format!("]{rest}")), "{line}");
+        }
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());

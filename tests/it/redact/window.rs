@@ -44,6 +44,32 @@ fn only_what_may_begin_a_secret_is_held() {
 }
 
 #[test]
+fn what_ends_a_secret_is_all_that_is_waited_for() {
+    let (aws, github) = (crate::support::secret::aws_key(), crate::support::secret::github_token());
+    for secret in [
+        aws,
+        github,
+        "Authorization: Bearer q9w8e7r6t5y4u3i2o1p0".to_owned(),
+        "https://joe:q9w8e7r6t5@".to_owned(),
+        "aws_secret_access_key = q9W8e7R6t5Y4u3I2o1P0a9S8d7F6g5H4j3K2l1Z0".to_owned(),
+    ] {
+        for end in ["\n", " ", "\r\n", "\"}"] {
+            let (mut window, mut out, mut counts) =
+                (Window::default(), String::new(), Counts::new());
+            window.feed(&REDACTOR, &format!("x {secret}"), &mut out, &mut counts);
+            window.feed(&REDACTOR, end, &mut out, &mut counts);
+            assert!(window.is_idle() && out.ends_with(end), "{secret:?}{end:?}: {out}");
+            assert!(!counts.is_empty(), "{secret}");
+        }
+    }
+    // So for what is swallowed.
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    window.feed(&SMALL, &format!("ab-{}", "ab1-".repeat(3_000)), &mut out, &mut counts);
+    window.feed(&SMALL, "\n", &mut out, &mut counts);
+    assert!(window.is_idle() && out.ends_with("]\n"), "{out}");
+}
+
+#[test]
 fn with_no_candidate_no_more_is_held_than_the_longest_prefix() {
     let longest = REDACTOR.engine().rules().iter().flat_map(|rule| &rule.prefixes);
     let longest = longest.map(String::len).max().unwrap();
