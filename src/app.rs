@@ -7,7 +7,10 @@ use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    audit::{Audit, Entry, EntryKind},
+    audit::{
+        Audit, Entry, EntryKind,
+        spool::{Spool, SpoolError},
+    },
     auth::{AuthSetupError, Authenticator},
     budget::{
         Budgets, Busts, Estimator, FairQueues, LedgerError, LedgerHealth, LedgerStore, Notifier,
@@ -39,6 +42,10 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("audit.path: {0}")]
     Storage(#[from] StorageError),
+    #[error("audit.spool: {0}")]
+    Spool(#[from] SpoolError),
+    #[error("cannot start the audit writer's thread: {0}")]
+    Thread(#[source] std::io::Error),
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
     #[error(transparent)]
@@ -164,7 +171,8 @@ impl App {
         let offload = Offload::default();
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?, &offload)?;
         redactor.set(Arc::clone(&snapshot.redactor));
-        let sink = sqlite::open(&config.audit.path, config.audit.durability).await?;
+        let spool = open_spool(config).await?;
+        let sink = sqlite::open(&config.audit.path).await?;
 
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
         let authenticator =
@@ -174,7 +182,8 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(Arc::new(sink), redactor.clone(), &background);
+        let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
+        let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
@@ -366,6 +375,13 @@ fn settings(config: &Config) -> Settings {
 fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
     let hub = Arc::clone(&gateway.hub);
     sweeper.every_minute(move || hub.sweep());
+}
+
+/// What waits in it is read whole, on a thread that may block.
+async fn open_spool(config: &Config) -> Result<Spool, StartError> {
+    let audit = config.audit.clone();
+    let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
+    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

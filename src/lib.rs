@@ -20,7 +20,7 @@
 //! | [`redact`] | secrets taken out of what leaves |
 //! | [`provider`] | what answers: one file a dialect, and the registry of models |
 //! | [`stream`] | frames and chunks on their way to a client: the hub, the replay log, what cuts a stream off |
-//! | [`audit`] | the record of every call: entries, the writer, the sink's trait |
+//! | [`audit`] | the record of every call: entries and their chain, the writer's thread, the spool, what ships from it, the sink's trait |
 //! | [`storage`] | all SQL, behind the traits of the modules that the rows belong to |
 //! | [`telemetry`] | log lines, spans, and the names they use |
 //! | [`config`] | `tollgate.toml` and the environment: every error at once, and what reloads; open to all |
@@ -40,7 +40,7 @@
 //! http (a handler)   the body, decoded as far as it must be
 //! pipeline::stage    authorize     may this caller use this model, and these tools?  → Authorized
 //! ── from here on a task of its own owns the call; its client only reads along ──
-//! pipeline           audit: intent, durable before anything leaves
+//! pipeline           audit: intent, in the spool before anything leaves
 //!                    budget: reserve                                                 → Reservation
 //!                    redact                                                          → Redacted
 //!                    route: the model's providers in order, until one answers

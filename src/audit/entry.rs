@@ -5,8 +5,9 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::Hash;
 use crate::{
-    domain::{CallId, Caller, MicroUsd, StreamId, Usage, UsageSource},
+    domain::{CallId, Caller, Capability, MicroUsd, StreamId, Usage, UsageSource},
     redact::{Depth, LiveRedactor, Redactor},
 };
 
@@ -88,8 +89,26 @@ pub struct Entry {
     pub redactions: Option<String>,
     /// A sentence for a person. No secrets and no content.
     pub detail: Option<String>,
+    /// The run of an agent that it belongs to, as its caller says (`x-run-id`).
+    pub run_id: Option<String>,
+    /// The tool that was called.
+    pub tool: Option<String>,
+    /// The one capability that admitted the call.
+    pub capability: Option<Capability>,
+    /// What was sent, and what came back.
+    pub input: Option<ContentDigest>,
+    pub output: Option<ContentDigest>,
     /// Were the secrets taken out of what the request says? Then they are not looked for again.
     pub is_redacted: bool,
+}
+
+/// What a row proves of a content, which is kept apart from it and can be deleted alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentDigest {
+    /// SHA-256 of the whole content, its secrets taken out.
+    pub hash: Hash,
+    /// The whole content's length, however much of it is kept.
+    pub bytes: u64,
 }
 
 impl Entry {
@@ -121,6 +140,11 @@ impl Entry {
             time_to_first: None,
             redactions: None,
             detail: None,
+            run_id: None,
+            tool: None,
+            capability: None,
+            input: None,
+            output: None,
             is_redacted: false,
         }
     }
@@ -138,6 +162,9 @@ impl Entry {
             stream_id: self.stream_id,
             trace_id: self.trace_id,
             client_address: self.client_address,
+            run_id: self.run_id.clone(),
+            tool: self.tool.clone(),
+            capability: self.capability.clone(),
             is_redacted: self.is_redacted,
             ..Self::new(kind, self.operation, self.request_id.clone())
         }
@@ -147,8 +174,8 @@ impl Entry {
     pub(super) fn redact(&mut self, redactor: &LiveRedactor) {
         let Some(redactor) = redactor.now() else { return };
         // Names and ids have a shape, which the contextual rules would read too much into.
-        let names = [&mut self.provider, &mut self.provider_model, &mut self.finish_reason];
-        for name in names.into_iter().flatten() {
+        let Self { provider, provider_model, finish_reason, tool, .. } = self;
+        for name in [provider, provider_model, finish_reason, tool].into_iter().flatten() {
             redactor.redact_in_place(name, Depth::Formats);
         }
         if let Some(detail) = &mut self.detail {
@@ -157,7 +184,9 @@ impl Entry {
         if std::mem::replace(&mut self.is_redacted, true) {
             return;
         }
-        redactor.redact_in_place(&mut self.request_id, Depth::Formats);
+        for id in [Some(&mut self.request_id), self.run_id.as_mut()].into_iter().flatten() {
+            redactor.redact_in_place(id, Depth::Formats);
+        }
         if let Some(model) = &mut self.model {
             redactor.redact_in_place(model, Depth::Complete);
         }

@@ -1,40 +1,55 @@
 //! The record of every call: an intent before anything leaves, one terminal entry after.
 //!
-//! [`Audit`] is the handle that calls use. Behind it one writer task gathers what is
-//! queued and gives it to an [`AuditSink`] in one batch, so many calls share one commit.
+//! [`Audit`] is the handle that calls use. Behind it one writer thread gathers what is queued,
+//! links each entry to the one before ([`Link`]), and writes all to the [`spool`] at once, so that
+//! many calls share one write. From there it is shipped to an [`AuditSink`] in large batches.
 //!
-//! What is held, whatever the sink does:
+//! What is held, whatever the disk and the sink do:
 //! - An intent that [`Audit::intent`] said yes to is durable. One that it said no to is not
 //!   there, or is followed by a terminal entry.
 //! - A terminal entry is kept and retried until it is written, for as long as the process lives.
+//! - What is written comes to the store, in order; a store that is away stops no call.
 //! - Nothing grows without bound: past one mark denials are counted instead of kept, past the
 //!   next no intent is taken, and past the last [`Audit::record`] waits.
 
+mod chain;
 mod entry;
+mod record;
+mod shipper;
 mod sink;
+pub mod spool;
 mod stored;
 mod writer;
 
 use std::{
+    io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    thread::Thread,
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
     sync::{
+        Notify,
         mpsc::{self, Permit},
-        oneshot,
+        oneshot, watch,
     },
     time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use entry::{Entry, EntryKind};
+pub use chain::{Chain, Hash, Link, Linked};
+pub use entry::{ContentDigest, Entry, EntryKind};
+pub use record::{
+    FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
+};
+use shipper::Shipper;
 pub use sink::{AuditSink, SinkError};
+use spool::{Spool, SpoolState};
 pub use stored::StoredEntry;
 use writer::{Message, Writer};
 
@@ -48,6 +63,8 @@ pub const INTENT_LIMIT: usize = QUEUE_ENTRIES / 2;
 pub const DENIAL_LIMIT: usize = QUEUE_ENTRIES / 4;
 /// How long an intent may take to be durable, and a sink to take a batch.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the writer may take to see that it is to give up. A disk that hangs is not waited for.
+const END_OF_WRITER: Duration = Duration::from_secs(1);
 
 /// The call can't be recorded, so it must not leave.
 #[derive(Debug, thiserror::Error)]
@@ -66,42 +83,106 @@ pub struct Audit {
     shared: Arc<Shared>,
 }
 
-/// What the handles and the writer both see.
+/// How the audit trail is doing, for readiness and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditStatus {
+    /// Is the spool being written and synced?
+    pub is_spool_up: bool,
+    /// Has the spool as much as it may have? No intent is taken then.
+    pub is_spool_full: bool,
+    /// Did the store take the last batch?
+    pub is_store_up: bool,
+    pub spool_bytes: u64,
+    pub spool_limit_bytes: u64,
+    /// Entries in the spool that the store does not have.
+    pub unshipped: u64,
+    /// Entries taken and not yet in the spool.
+    pub unwritten: usize,
+}
+
+/// What the handles, the writer and the tasks behind the spool all see.
 #[derive(Debug)]
 struct Shared {
-    /// The last batch failed; cleared by the next that does not.
+    /// The last group could not be written; cleared by the next that can.
     is_failing: AtomicBool,
-    /// Entries taken and not yet written.
+    is_sync_failing: AtomicBool,
+    is_store_failing: AtomicBool,
+    /// Entries taken and not yet in the spool.
     unwritten: AtomicUsize,
     /// Denials not kept since the last entry that said how many.
     missed_denials: AtomicU64,
-    /// Makes the writer give up.
+    state: Arc<SpoolState>,
+    /// Something was written, and something was synced.
+    dirty: Notify,
+    synced: Notify,
+    /// Somebody waits for the record of this number to be shipped.
+    hurried: watch::Sender<u64>,
+    /// The number of the last record that is in the store.
+    shipped: watch::Sender<u64>,
+    /// Makes the writer and the shipper give up.
     abandon: CancellationToken,
     /// Set once the writer has ended.
     ended: CancellationToken,
+    /// Set once the shipper has, too.
+    done: CancellationToken,
+    /// The writer's, to be woken from a pause.
+    thread: OnceLock<Thread>,
     tasks: TaskTracker,
     runtime: Handle,
 }
 
+impl Shared {
+    fn new(state: Arc<SpoolState>, tasks: &TaskTracker) -> Self {
+        Self {
+            is_failing: AtomicBool::new(false),
+            is_sync_failing: AtomicBool::new(false),
+            is_store_failing: AtomicBool::new(false),
+            unwritten: AtomicUsize::new(0),
+            missed_denials: AtomicU64::new(0),
+            dirty: Notify::new(),
+            synced: Notify::new(),
+            hurried: watch::Sender::new(0),
+            shipped: watch::Sender::new(state.shipped()),
+            state,
+            abandon: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            done: CancellationToken::new(),
+            thread: OnceLock::new(),
+            tasks: tasks.clone(),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// May no intent be taken, whatever is queued?
+    fn is_refusing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+            || self.is_sync_failing.load(Ordering::Relaxed)
+            || self.state.is_full()
+    }
+}
+
 impl Audit {
-    /// Starts the writer on `tasks`. It ends with [`Audit::shutdown`], or with the last handle.
-    /// `redactor` takes the secrets out of every entry before the sink sees it.
+    /// Starts the writer's thread, and on `tasks` what ships to `sink`. They end with
+    /// [`Audit::shutdown`], or with the last handle. `redactor` takes the secrets out of every
+    /// entry before it is written anywhere.
+    ///
+    /// # Errors
+    /// If the thread can't be started.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn start(sink: Arc<dyn AuditSink>, redactor: LiveRedactor, tasks: &TaskTracker) -> Self {
+    pub fn start(
+        spool: Spool,
+        sink: Arc<dyn AuditSink>,
+        redactor: LiveRedactor,
+        tasks: &TaskTracker,
+    ) -> io::Result<Self> {
         let (queue, inbox) = mpsc::channel(QUEUE_ENTRIES);
-        let shared = Arc::new(Shared {
-            is_failing: AtomicBool::new(false),
-            unwritten: AtomicUsize::new(0),
-            missed_denials: AtomicU64::new(0),
-            abandon: CancellationToken::new(),
-            ended: CancellationToken::new(),
-            tasks: tasks.clone(),
-            runtime: Handle::current(),
-        });
-        tasks.spawn(Writer::new(sink, redactor, inbox, Arc::clone(&shared)).run());
-        Self { queue, shared }
+        let shared = Arc::new(Shared::new(spool.state, tasks));
+        Writer::start(spool.writer, redactor, inbox, Arc::clone(&shared))?;
+        tasks.spawn(shipper::sync(Arc::clone(&shared)));
+        tasks.spawn(Shipper::new(sink, spool.reader, Arc::clone(&shared)).run());
+        Ok(Self { queue, shared })
     }
 
     /// Writes the intent of a call and returns once it is durable.
@@ -110,12 +191,12 @@ impl Audit {
     /// `canceled` entry.
     ///
     /// # Errors
-    /// [`AuditUnavailable`] while the sink fails, where the queue is full, or past
+    /// [`AuditUnavailable`] while the disk fails, where the spool or the queue is full, or past
     /// [`WRITE_DEADLINE`]. The call must not leave. Its refusal may be given to
     /// [`Audit::denied`] under the same call id: where the writer has closed it already, that
     /// stands and this is left out.
     pub async fn intent(&self, entry: Entry) -> Result<(), AuditUnavailable> {
-        if self.shared.is_failing.load(Ordering::Relaxed) || self.queued() >= INTENT_LIMIT {
+        if self.shared.is_refusing() || self.queued() >= INTENT_LIMIT {
             return Err(AuditUnavailable);
         }
         let room = self.queue.try_reserve().map_err(|_| AuditUnavailable)?;
@@ -131,7 +212,7 @@ impl Audit {
     }
 
     /// Takes an entry that must not be lost, such as a call's terminal one. Waits for room, which
-    /// there is unless the sink has failed for long.
+    /// there is unless the disk has failed for long.
     ///
     /// To be called from a tracked task: a future dropped while it waits takes its entry along.
     pub async fn record(&self, entry: Entry) {
@@ -160,51 +241,87 @@ impl Audit {
     /// Are intents being taken? For readiness.
     #[must_use]
     pub fn healthy(&self) -> bool {
-        !self.shared.is_failing.load(Ordering::Relaxed)
-            && !self.queue.is_closed()
-            && self.queued() < INTENT_LIMIT
+        !self.shared.is_refusing() && !self.queue.is_closed() && self.queued() < INTENT_LIMIT
     }
 
-    /// How many entries were taken and are not yet written.
+    /// How many entries were taken and are not yet in the spool.
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.shared.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Waits until all that was taken before is written.
-    ///
-    /// # Errors
-    /// [`Unwritten`] if that takes longer than `within`, or if the writer has ended.
-    pub async fn flush(&self, within: Duration) -> Result<(), Unwritten> {
-        let (ack, written) = oneshot::channel();
-        let flushed =
-            async { self.queue.send(Message::Flush(ack)).await.is_ok() && written.await.is_ok() };
-        match timeout(within, flushed).await {
-            Ok(true) => Ok(()),
-            _ => self.all_written(),
+    #[must_use]
+    pub fn status(&self) -> AuditStatus {
+        let Shared { is_failing, is_sync_failing, is_store_failing, state, .. } = &*self.shared;
+        AuditStatus {
+            is_spool_up: !is_failing.load(Ordering::Relaxed)
+                && !is_sync_failing.load(Ordering::Relaxed),
+            is_spool_full: state.is_full(),
+            is_store_up: !is_store_failing.load(Ordering::Relaxed),
+            spool_bytes: state.bytes(),
+            spool_limit_bytes: state.limit_bytes(),
+            unshipped: state.unshipped(),
+            unwritten: self.unwritten(),
         }
     }
 
-    /// Writes what was taken, takes no more, and ends the writer.
+    /// Waits until all that was taken before is in the store.
     ///
     /// # Errors
-    /// [`Unwritten`] if that takes longer than `within`: the rest is given up and lost.
+    /// [`Unwritten`], with what is not, if that takes longer than `within` or can't be any more.
+    pub async fn flush(&self, within: Duration) -> Result<(), Unwritten> {
+        let (ack, written) = oneshot::channel();
+        let flushed = async {
+            self.queue.send(Message::Flush(ack)).await.ok()?;
+            let last = written.await.ok()?;
+            self.shared.hurried.send_if_modified(|to| {
+                let is_further = *to < last;
+                *to = last.max(*to);
+                is_further
+            });
+            let mut shipped = self.shared.shipped.subscribe();
+            tokio::select! {
+                biased;
+                _ = shipped.wait_for(|shipped| *shipped >= last) => Some(()),
+                () = self.shared.done.cancelled() => None,
+            }
+        };
+        match timeout(within, flushed).await {
+            Ok(Some(())) => Ok(()),
+            _ => Self::nothing_of(self.unwritten().saturating_add(
+                usize::try_from(self.shared.state.unshipped()).unwrap_or(usize::MAX),
+            )),
+        }
+    }
+
+    /// Writes what was taken, takes no more, ships as much as time allows, and ends the writer.
+    /// What is not shipped stays in the spool for the next start, and is not lost.
+    ///
+    /// # Errors
+    /// [`Unwritten`] if writing takes longer than `within`: the rest is given up and lost.
     pub async fn shutdown(&self, within: Duration) -> Result<(), Unwritten> {
         let deadline = Instant::now() + within;
         let finished = async {
             // An error says that the writer has ended already.
             let _ = self.queue.send(Message::Stop).await;
-            self.shared.ended.cancelled().await;
+            self.shared.done.cancelled().await;
         };
         if timeout_at(deadline, finished).await.is_err() {
             self.shared.abandon.cancel();
-            self.shared.ended.cancelled().await;
+            if let Some(thread) = self.shared.thread.get() {
+                thread.unpark();
+            }
+            let ended = async {
+                self.shared.ended.cancelled().await;
+                self.shared.done.cancelled().await;
+            };
+            let _ = timeout(END_OF_WRITER, ended).await;
         }
-        self.all_written()
+        Self::nothing_of(self.unwritten())
     }
 
-    fn all_written(&self) -> Result<(), Unwritten> {
-        match self.unwritten() {
+    const fn nothing_of(left: usize) -> Result<(), Unwritten> {
+        match left {
             0 => Ok(()),
             left => Err(Unwritten(left)),
         }

@@ -1,17 +1,19 @@
-//! Where entries go to stay.
+//! Where records go to stay.
 
 use std::error::Error;
 
 use async_trait::async_trait;
 
-use super::Entry;
+use super::Linked;
 
-/// A store of audit entries.
+/// A store of audit records.
 ///
 /// The contract, which `tests/it/audit/contract.rs` holds every implementation to:
-/// - `append` writes all of `entries` or none; once it returns `Ok` they survive a kill -9.
+/// - `append` writes all of `records` or none; once it returns `Ok` they survive a kill -9.
 /// - An id that is already there is left as it is, so a batch may be sent again.
-/// - Of a call's terminal entries the first is kept and later ones are left out.
+/// - Of a call's terminal entries queries show the first. Later ones are stored all the same,
+///   marked as superseded, for the chain has no gaps.
+/// - Every value and every link comes back as it was.
 /// - It may be dropped midway; what it was writing is then there in whole or not at all.
 #[async_trait]
 pub trait AuditSink: Send + Sync {
@@ -19,7 +21,7 @@ pub trait AuditSink: Send + Sync {
     ///
     /// # Errors
     /// [`SinkError`]; the batch may or may not have been written, and may be sent again.
-    async fn append(&self, entries: &[Entry]) -> Result<(), SinkError>;
+    async fn append(&self, records: &[Linked<'_>]) -> Result<(), SinkError>;
 }
 
 /// The store did not take a batch.
@@ -29,6 +31,8 @@ pub enum SinkError {
     Write(#[source] Box<dyn Error + Send + Sync>),
     #[error("the audit store did not answer within {0} s")]
     TimedOut(u64),
+    #[error("the audit store's adapter panicked")]
+    Panicked,
 }
 
 impl SinkError {

@@ -1,24 +1,31 @@
-//! The one task that gives entries to the sink.
+//! The one thread that writes to the spool.
+//!
+//! A thread and not a task, as writing to a disk blocks, and calls must not wait for each other's.
 
 use std::{
+    io,
     sync::{Arc, atomic::Ordering},
+    thread,
     time::Duration,
 };
 
 use tokio::{
     sync::{mpsc, oneshot},
-    task::yield_now,
-    time::{Instant, sleep, timeout},
+    time::Instant,
 };
 
-use super::{AuditSink, Entry, EntryKind, Shared, SinkError, WRITE_DEADLINE};
+use super::{
+    Entry, EntryKind, Shared, WRITE_DEADLINE,
+    spool::{Room, SpoolWriter},
+};
 use crate::{domain::Kind, redact::LiveRedactor};
 
-/// The most that one commit carries.
-const BATCH_ENTRIES: usize = 256;
-/// How often the writer lets others run before it writes what they have given it.
-const GATHER_TURNS: u32 = 8;
-/// The pause after a batch that failed; doubled with each further one up to the most.
+/// The most that one group carries: so many messages, and about so many bytes.
+const GROUP_ENTRIES: usize = 512;
+const GROUP_BYTES: usize = 1 << 20;
+/// How often the thread lets others run before it writes what they have given it.
+const GATHER_TURNS: u32 = 4;
+/// The pause after a group that failed; doubled with each further one up to the most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -32,7 +39,8 @@ pub(super) enum Message {
         queued_at: Instant,
     },
     Entry(Entry),
-    Flush(oneshot::Sender<()>),
+    /// Answered with the number of the last record, once all that was taken before is written.
+    Flush(oneshot::Sender<u64>),
     Stop,
 }
 
@@ -43,57 +51,58 @@ struct Waiter {
 }
 
 pub(super) struct Writer {
-    sink: Arc<dyn AuditSink>,
+    spool: SpoolWriter,
     redactor: LiveRedactor,
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
     entries: Vec<Entry>,
     waiters: Vec<Option<Waiter>>,
-    flushes: Vec<oneshot::Sender<()>>,
+    /// How many of them the spool's group holds already.
+    encoded: usize,
+    flushes: Vec<oneshot::Sender<u64>>,
 }
 
 impl Writer {
-    pub(super) fn new(
-        sink: Arc<dyn AuditSink>,
+    /// Starts the thread. It ends with the queue, or once the rest is to be abandoned.
+    pub(super) fn start(
+        spool: SpoolWriter,
         redactor: LiveRedactor,
         queue: mpsc::Receiver<Message>,
         shared: Arc<Shared>,
-    ) -> Self {
+    ) -> io::Result<()> {
         let (entries, waiters, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { sink, redactor, queue, shared, entries, waiters, flushes }
+        let writer = Self { spool, redactor, queue, shared, entries, waiters, encoded: 0, flushes };
+        let thread = thread::Builder::new().name("audit-spool".to_owned());
+        thread.spawn(move || writer.run()).map(drop)
     }
 
-    /// Until the queue is closed and empty, or the rest is to be abandoned.
-    pub(super) async fn run(mut self) {
-        // Also when a sink panics, so that nobody waits for a writer that is gone.
+    fn run(mut self) {
+        // Also when something panics, so that nobody waits for a writer that is gone.
         let _ended = self.shared.ended.clone().drop_guard();
-        let mut inbox = Vec::with_capacity(BATCH_ENTRIES);
+        _ = self.shared.thread.set(thread::current());
+        let mut inbox = Vec::with_capacity(GROUP_ENTRIES);
         let mut is_open = true;
         while is_open {
-            is_open = self.queue.recv_many(&mut inbox, BATCH_ENTRIES).await > 0;
-            self.gather(&mut inbox).await;
-            for message in inbox.drain(..) {
-                self.take(message);
-            }
-            self.add_missed_denials();
-            if !self.write().await {
+            is_open = self.queue.blocking_recv_many(&mut inbox, GROUP_ENTRIES) > 0;
+            self.gather(&mut inbox);
+            if !self.take_all(&mut inbox) {
                 return;
             }
-            for flush in self.flushes.drain(..) {
-                // Whoever asked may have gone.
-                let _ = flush.send(());
-            }
+        }
+        if let Err(error) = self.spool.close() {
+            // It is in the files all the same, and is shipped after the next start.
+            tracing::error!(%error, "the audit spool can't be synced");
         }
     }
 
-    /// Lets the calls that are ready run, as long as that brings entries: a commit writes whole
-    /// pages, so that many small ones cost several times as much as one large one.
-    async fn gather(&mut self, inbox: &mut Vec<Message>) {
+    /// Lets the threads that are ready run, as long as that brings entries: a write and a wake cost
+    /// more than an entry does.
+    fn gather(&mut self, inbox: &mut Vec<Message>) {
         for _ in 0..GATHER_TURNS {
             let had = inbox.len();
-            yield_now().await;
-            while inbox.len() < BATCH_ENTRIES
+            thread::yield_now();
+            while inbox.len() < GROUP_ENTRIES
                 && let Ok(message) = self.queue.try_recv()
             {
                 inbox.push(message);
@@ -104,27 +113,52 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, message: Message) {
+    /// False if it was given up.
+    fn take_all(&mut self, inbox: &mut Vec<Message>) -> bool {
+        let has_room = self.spool.room() == Room::ForAll;
+        for message in inbox.drain(..) {
+            self.take(message, has_room);
+            if self.spool.group_bytes() >= GROUP_BYTES && !self.write() {
+                return false;
+            }
+        }
+        self.add_missed_denials();
+        if !self.write() {
+            return false;
+        }
+        let committed = self.shared.state.committed();
+        for flush in self.flushes.drain(..) {
+            // Whoever asked may have gone.
+            let _ = flush.send(committed);
+        }
+        true
+    }
+
+    fn take(&mut self, message: Message, has_room: bool) {
         match message {
-            // Nobody waits any more and nothing was tried: it never was.
-            Message::Intent { ack, .. } if ack.is_closed() => self.count_out(1),
+            // Nobody waits any more and nothing was tried, or there is no room: it never was.
+            Message::Intent { ack, .. } if !has_room || ack.is_closed() => {
+                drop(ack);
+                self.count_out(1);
+            }
             Message::Intent { mut entry, ack, queued_at } => {
                 entry.redact(&self.redactor);
-                self.entries.push(entry);
-                self.waiters.push(Some(Waiter { ack, queued_at }));
+                self.add(entry, Some(Waiter { ack, queued_at }));
             }
             Message::Entry(mut entry) => {
                 entry.redact(&self.redactor);
-                self.add(entry);
+                self.add(entry, None);
             }
             Message::Flush(ack) => self.flushes.push(ack),
             Message::Stop => self.queue.close(),
         }
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: Entry, waiter: Option<Waiter>) {
+        self.spool.add(&entry);
         self.entries.push(entry);
-        self.waiters.push(None);
+        self.waiters.push(waiter);
+        self.encoded += 1;
     }
 
     fn add_missed_denials(&mut self) {
@@ -136,37 +170,44 @@ impl Writer {
         entry.outcome = Some(Kind::Overloaded.code());
         entry.detail = Some(format!("{missed} denials not recorded"));
         self.count_in(1);
-        self.add(entry);
+        self.add(entry, None);
     }
 
     /// Writes what is in hand, as often as it takes. False if it was given up.
-    async fn write(&mut self) -> bool {
+    fn write(&mut self) -> bool {
         let mut pause = FIRST_PAUSE;
         while !self.entries.is_empty() {
-            let appended = tokio::select! {
-                appended = timeout(WRITE_DEADLINE, self.sink.append(&self.entries)) => appended,
-                () = self.shared.abandon.cancelled() => return false,
-            };
-            match appended.unwrap_or(Err(SinkError::TimedOut(WRITE_DEADLINE.as_secs()))) {
+            if self.shared.abandon.is_cancelled() {
+                return false;
+            }
+            if self.spool.room() == Room::None {
+                // Shipping makes room; intents are refused since long.
+                thread::park_timeout(FIRST_PAUSE);
+                continue;
+            }
+            for entry in &self.entries[self.encoded..] {
+                self.spool.add(entry);
+            }
+            self.encoded = self.entries.len();
+            match self.spool.commit() {
                 Ok(()) => self.confirm(),
                 Err(error) => {
                     self.fail(&error);
-                    tokio::select! {
-                        () = sleep(pause) => pause = LONGEST_PAUSE.min(pause * 2),
-                        () = self.shared.abandon.cancelled() => return false,
-                    }
+                    thread::park_timeout(pause);
+                    pause = LONGEST_PAUSE.min(pause * 2);
                 }
             }
         }
         true
     }
 
-    /// All in hand is durable: says so to those who wait, and closes the calls of those who left.
+    /// All in hand is written: says so to those who wait, and closes the calls of those who left.
     fn confirm(&mut self) {
         if self.shared.is_failing.swap(false, Ordering::Relaxed) {
-            tracing::info!("the audit store can be written again");
+            tracing::info!("the audit spool can be written again");
         }
-        self.count_out(self.entries.len());
+        let written = self.entries.len();
+        self.encoded = 0;
         let mut ends = Vec::new();
         for (entry, waiter) in self.entries.drain(..).zip(self.waiters.drain(..)) {
             let Some(Waiter { ack, queued_at }) = waiter else { continue };
@@ -175,18 +216,23 @@ impl Writer {
                 ends.push(if in_time { canceled(&intent) } else { unavailable(&intent) });
             }
         }
+        self.shared.dirty.notify_one();
+        // Last of all, and what follows from it first: whoever sees that nothing is unwritten may
+        // rely on it that everybody was told, and that nothing more comes of it.
         self.count_in(ends.len());
+        self.count_out(written);
         for end in ends {
-            self.add(end);
+            self.add(end, None);
         }
     }
 
-    /// The batch may or may not be there. Its intents are refused and never sent again; in their
-    /// place go terminal entries, so that none that did get there stays open.
-    fn fail(&mut self, error: &SinkError) {
+    /// None of the group is there. Its intents are refused and never written again; in their place
+    /// go terminal entries, for a crash may come before what was written in part is taken back.
+    fn fail(&mut self, error: &io::Error) {
         if !self.shared.is_failing.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, "audit entries are retained; calls are refused");
+            tracing::error!(%error, "the audit spool can't be written: calls are refused");
         }
+        self.encoded = 0;
         for (entry, waiter) in self.entries.iter_mut().zip(&mut self.waiters) {
             if waiter.take().is_some() {
                 *entry = unavailable(entry);

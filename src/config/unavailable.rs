@@ -18,8 +18,6 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
     #[rustfmt::skip]
     let keys = [
         ("audit.url", audit.url.is_some()),
-        ("audit.spool", audit.spool.is_some()),
-        ("audit.spool_limit_bytes", audit.spool_limit_bytes.is_some()),
         ("audit.retention_days", audit.retention_days.is_some()),
     ];
     for (key, value, used, remedy) in values {

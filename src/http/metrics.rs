@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 
 use super::AppState;
 use crate::{
+    audit::AuditStatus,
     budget::{Failure, LedgerHealth},
     redact::Tally,
     telemetry::{
@@ -19,6 +20,7 @@ pub(super) async fn metrics(State(state): State<AppState>) -> Answer {
     let gateway = state.gateway();
     let mut out = Exposition::default();
     budgets(&state, &mut out);
+    audit(&gateway.audit.status(), &mut out);
     redactions(&gateway.redactions, &mut out);
     if let Some(health) = gateway.budgets.health() {
         store(health, &mut out);
@@ -28,7 +30,6 @@ pub(super) async fn metrics(State(state): State<AppState>) -> Answer {
 
 fn budgets(state: &AppState, out: &mut Exposition) {
     let gateway = state.gateway();
-    let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let refused = gateway.budgets.refused();
     out.family(
         Counter,
@@ -69,6 +70,48 @@ fn budgets(state: &AppState, out: &mut Exposition) {
         "Answers whose tokens were estimated, as too many waited to be counted.",
         gateway.meter.counter.refused(),
     );
+}
+
+fn audit(status: &AuditStatus, out: &mut Exposition) {
+    let gauges = [
+        (
+            "tollgate_audit_spool_up",
+            "Can the audit spool be written and synced?",
+            u64::from(status.is_spool_up),
+        ),
+        (
+            "tollgate_audit_store_up",
+            "Did the audit store take what it was last sent?",
+            u64::from(status.is_store_up),
+        ),
+        (
+            "tollgate_audit_spool_bytes",
+            "What waits in the audit spool, in whole segments.",
+            status.spool_bytes,
+        ),
+        (
+            "tollgate_audit_spool_limit_bytes",
+            "With this much in the audit spool calls are refused.",
+            status.spool_limit_bytes,
+        ),
+        (
+            "tollgate_audit_unshipped_entries",
+            "Entries in the audit spool that the store does not have.",
+            status.unshipped,
+        ),
+        (
+            "tollgate_audit_unwritten_entries",
+            "Entries taken and not yet in the audit spool.",
+            wide(status.unwritten),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        out.metric(Gauge, name, help, value);
+    }
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 fn redactions(tally: &Tally, out: &mut Exposition) {

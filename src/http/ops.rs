@@ -17,7 +17,11 @@ pub(super) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<V
     if !state.readiness().get() {
         reasons.push("starting or shutting down".to_owned());
     }
-    if !state.gateway().audit.healthy() {
+    let audit = &state.gateway().audit;
+    if audit.status().is_spool_full {
+        let full = "the audit spool is full: the store has not taken what waits in it";
+        reasons.push(full.to_owned());
+    } else if !audit.healthy() {
         reasons.push("the audit trail cannot be written".to_owned());
     }
     if let Err(reason) = state.authenticator().ready() {

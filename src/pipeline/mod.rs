@@ -33,7 +33,9 @@ use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
     config::{Config, ResponseRedaction},
-    domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, TraceState, Vocabulary},
+    domain::{
+        Caller, CapabilitySet, Denial, RequestId, RunId, TraceContext, TraceState, Vocabulary,
+    },
     offload::Offload,
     provider::{Registry, RegistryError},
     redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
@@ -165,6 +167,7 @@ impl Failure {
 #[derive(Debug, Clone)]
 pub struct CallContext {
     pub request_id: RequestId,
+    pub run_id: Option<RunId>,
     /// The operation's id in the `OpenAPI` document.
     pub operation: &'static str,
     pub caller: Arc<Caller>,

@@ -1,6 +1,6 @@
 //! Where the record of every call goes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -15,11 +15,22 @@ pub struct AuditConfig {
     /// The SQLite file.
     pub path: PathBuf,
     pub url: Option<SecretString>,
+    /// The directory that entries are written to first; beside `path` where it is not set.
     pub spool: Option<PathBuf>,
-    pub spool_limit_bytes: Option<u64>,
+    /// With this much in it calls are refused.
+    pub spool_limit_bytes: u64,
     pub durability: Durability,
     pub retention_days: Option<u32>,
     pub content: AuditContent,
+}
+
+impl AuditConfig {
+    /// The spool's directory.
+    #[must_use]
+    pub fn spool(&self) -> PathBuf {
+        let beside = || self.path.parent().unwrap_or(Path::new("")).join("spool");
+        self.spool.clone().unwrap_or_else(beside)
+    }
 }
 
 /// Written out because of the secret; taken apart so that no new field is forgotten.
@@ -53,7 +64,7 @@ impl Default for AuditConfig {
             path: PathBuf::from("data/tollgate.db"),
             url: None,
             spool: None,
-            spool_limit_bytes: None,
+            spool_limit_bytes: 1 << 30,
             durability: Durability::Spool,
             retention_days: None,
             content: AuditContent::None,
@@ -72,7 +83,7 @@ pub enum AuditStore {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Written and committed: survives a kill -9 of the gateway.
+    /// Written to the spool: survives a kill -9 of the gateway.
     Spool,
     /// Synced to the disk as well: survives a loss of power.
     Strict,

@@ -5,9 +5,20 @@ use tracing_subscriber::EnvFilter;
 use super::{bounds, url, wide};
 use crate::config::{AuditConfig, StreamConfig, TelemetryConfig, findings::Findings};
 
+/// Room for two of the spool's files: one that is written to, and one that is shipped.
+const MIN_SPOOL_BYTES: u64 = 16 << 20;
+const MAX_SPOOL_BYTES: u64 = 1 << 40;
+
 pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
     found.require(is_file, "audit.path", "is no path of a file; write data/tollgate.db");
+    let is_directory = audit
+        .spool
+        .as_ref()
+        .is_none_or(|spool| !spool.as_os_str().is_empty() && (spool.is_dir() || !spool.exists()));
+    found.require(is_directory, "audit.spool", "is no path of a directory; write data/spool");
+    let limits = MIN_SPOOL_BYTES..=MAX_SPOOL_BYTES;
+    bounds(found, "audit", &[("spool_limit_bytes", audit.spool_limit_bytes, limits)]);
 }
 
 pub(super) fn check_stream(stream: &StreamConfig, found: &mut Findings) {

@@ -10,8 +10,10 @@ use sqlx::{
 use super::StorageError;
 
 /// `migrations/sqlite/`, each once it is released never changed: its checksum is stored.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "audit", include_str!("../../../migrations/sqlite/0001_audit.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "audit", include_str!("../../../migrations/sqlite/0001_audit.sql")),
+    (2, "chain", include_str!("../../../migrations/sqlite/0002_chain.sql")),
+];
 
 /// Applies what is missing, all or nothing; returns how many that was.
 pub(super) async fn run(

@@ -23,14 +23,11 @@ use tokio::{
 pub use append::SqliteSink;
 pub use reader::AuditReader;
 
-use crate::config::Durability;
-
 /// How long a writer waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Pages (of 4 KiB) in the log before it is copied into the database. The commit that gets there
-/// pays for the copy, some 10 ms. With SQLite's 1,000 that is once a second at 300 calls a second,
-/// and an intent's p99 is 2 ms; with this it is 0.2 ms.
+/// pays for the copy, some 10 ms; pages that changed often are copied once.
 const CHECKPOINT_PAGES: &str = "8000";
 /// What the log is cut back to after a checkpoint that could not start it over for long.
 const LOG_LIMIT_BYTES: &str = "67108864";
@@ -65,8 +62,8 @@ pub enum StorageError {
 }
 
 /// Opens the database at `path` for writing; makes and migrates it as needed.
-pub async fn open(path: &Path, durability: Durability) -> Result<SqliteSink, StorageError> {
-    let mut connection = connect(path, durability).await?;
+pub async fn open(path: &Path) -> Result<SqliteSink, StorageError> {
+    let mut connection = connect(path).await?;
     migration::run(path, &mut connection).await?;
     Ok(SqliteSink::new(connection))
 }
@@ -75,20 +72,18 @@ pub async fn open(path: &Path, durability: Durability) -> Result<SqliteSink, Sto
 ///
 /// Returns how many migrations were applied.
 pub async fn migrate(path: &Path) -> Result<usize, StorageError> {
-    let mut connection = connect(path, Durability::Strict).await?;
+    let mut connection = connect(path).await?;
     migration::run(path, &mut connection).await
 }
 
-async fn connect(path: &Path, durability: Durability) -> Result<SqliteConnection, StorageError> {
+async fn connect(path: &Path) -> Result<SqliteConnection, StorageError> {
     create(path).await?;
-    let synchronous = match durability {
-        Durability::Spool => SqliteSynchronous::Normal,
-        Durability::Strict => SqliteSynchronous::Full,
-    };
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(synchronous)
+        // What is in the store is removed from the spool, so it must outlive a loss of power. No call
+        // waits for it.
+        .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("temp_store", "memory")
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
 
 use super::{BUSY_TIMEOUT, StorageError, migration, row};
 use crate::audit::StoredEntry;
@@ -36,15 +36,15 @@ impl AuditReader {
 
     /// The number to give to [`Self::after`] for the last `count` rows and those to come.
     pub async fn before_last(&mut self, count: u32) -> Result<i64, StorageError> {
-        let skip = "SELECT seq FROM audit ORDER BY seq DESC LIMIT 1 OFFSET ?";
+        let skip = "SELECT seq FROM audit WHERE NOT superseded ORDER BY seq DESC LIMIT 1 OFFSET ?";
         let seq = sqlx::query_scalar(skip).bind(count).fetch_optional(&mut self.connection).await;
         Ok(seq.map_err(StorageError::Read)?.unwrap_or(0))
     }
 
     /// The rows that came after the one numbered `seq` (at most [`Self::PAGE_ROWS`]), oldest first.
     pub async fn after(&mut self, seq: i64) -> Result<Vec<StoredEntry>, StorageError> {
-        let next = "SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?";
-        let query = sqlx::query(next).bind(seq).bind(Self::PAGE_ROWS);
+        let next = row::select("seq > ? ORDER BY seq LIMIT ?");
+        let query = sqlx::query(AssertSqlSafe(next)).bind(seq).bind(Self::PAGE_ROWS);
         let rows = query.fetch_all(&mut self.connection).await.map_err(StorageError::Read)?;
         rows.iter().map(row::read).collect::<sqlx::Result<_>>().map_err(StorageError::Read)
     }

@@ -53,6 +53,7 @@ name = "small"
 requires = ["model:reasoning"]
 routes = [{ provider = "mock", model = "small" }]
 price = { input = 1.0, output = 2.0 }
+max_input_tokens = 1_000_000
 
 [[models]]
 name = "large"

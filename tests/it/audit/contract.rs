@@ -3,13 +3,12 @@
 use async_trait::async_trait;
 use tollgate::{
     audit::{AuditSink, EntryKind},
-    config::Durability,
     storage::sqlite,
 };
 
 use super::{
     faulty::{FaultySink, Mode},
-    support::{Line, TempDir, denial, intent, kinds_of, settle},
+    support::{Line, TempDir, append, denial, intent, kinds_of, settle},
 };
 
 /// A sink whose rows can be read back by a connection of their own.
@@ -29,7 +28,7 @@ pub struct Sqlite {
 impl Fixture for Sqlite {
     async fn make() -> Self {
         let directory = TempDir::new();
-        let sink = sqlite::open(&directory.file(), Durability::Spool).await.unwrap();
+        let sink = sqlite::open(&directory.file()).await.unwrap();
         Self { directory, sink }
     }
 
@@ -75,7 +74,7 @@ async fn a_batch_of_any_size_is_written_whole_and_in_order<F: Fixture>() {
     for size in [0, 1, 2, 3, 5, 63, 64, 65, 255, 256, 257, 700] {
         let fixture = F::make().await;
         let entries: Vec<_> = (0..size).map(|_| denial()).collect();
-        fixture.sink().append(&entries).await.unwrap();
+        append(fixture.sink(), &entries).await.unwrap();
         let expected: Vec<_> = entries.iter().map(Line::from).collect();
         assert_eq!(fixture.lines().await, expected, "a batch of {size}");
     }
@@ -84,9 +83,9 @@ async fn a_batch_of_any_size_is_written_whole_and_in_order<F: Fixture>() {
 async fn a_batch_sent_again_is_written_once<F: Fixture>() {
     let fixture = F::make().await;
     let entries: Vec<_> = (0..10).map(|_| denial()).collect();
-    fixture.sink().append(&entries[..6]).await.unwrap();
-    fixture.sink().append(&entries).await.unwrap();
-    fixture.sink().append(&entries).await.unwrap();
+    append(fixture.sink(), &entries[..6]).await.unwrap();
+    append(fixture.sink(), &entries).await.unwrap();
+    append(fixture.sink(), &entries).await.unwrap();
     let expected: Vec<_> = entries.iter().map(Line::from).collect();
     assert_eq!(fixture.lines().await, expected);
 }
@@ -94,15 +93,15 @@ async fn a_batch_sent_again_is_written_once<F: Fixture>() {
 async fn of_a_calls_ends_the_first_is_kept<F: Fixture>() {
     let fixture = F::make().await;
     let call = intent();
-    fixture.sink().append(&[call.clone(), settle(&call)]).await.unwrap();
+    append(fixture.sink(), &[call.clone(), settle(&call)]).await.unwrap();
     let second = call.follow_up(EntryKind::Canceled);
     let third = call.follow_up(EntryKind::Denied);
-    fixture.sink().append(&[second, third]).await.unwrap();
+    append(fixture.sink(), &[second, third]).await.unwrap();
     assert_eq!(kinds_of(&call, &fixture.lines().await), ["intent", "settle"]);
 
     let other = intent();
     let ends = [EntryKind::Canceled, EntryKind::Settle].map(|kind| other.follow_up(kind));
-    fixture.sink().append(&ends).await.unwrap();
+    append(fixture.sink(), &ends).await.unwrap();
     assert_eq!(kinds_of(&other, &fixture.lines().await), ["canceled"], "within one batch");
 }
 
@@ -110,16 +109,16 @@ async fn entries_that_end_nothing_may_repeat<F: Fixture>() {
     let fixture = F::make().await;
     let call = intent();
     let tools = [EntryKind::ToolCall, EntryKind::ToolCall].map(|kind| call.follow_up(kind));
-    fixture.sink().append(&tools).await.unwrap();
+    append(fixture.sink(), &tools).await.unwrap();
     assert_eq!(kinds_of(&call, &fixture.lines().await), ["tool_call", "tool_call"]);
-    fixture.sink().append(&[denial(), denial()]).await.unwrap();
+    append(fixture.sink(), &[denial(), denial()]).await.unwrap();
     assert_eq!(fixture.lines().await.len(), 4, "denials without a call");
 }
 
 async fn writers_that_race_lose_nothing<F: Fixture>() {
     let fixture = F::make().await;
     let batches: Vec<Vec<_>> = (0..8).map(|_| (0..40).map(|_| denial()).collect()).collect();
-    let appends = batches.iter().map(|batch| fixture.sink().append(batch));
+    let appends = batches.iter().map(|batch| append(fixture.sink(), batch));
     futures_util::future::try_join_all(appends).await.unwrap();
     assert_eq!(fixture.lines().await.len(), 320);
 }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Mutex};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use tollgate::audit::{AuditSink, Entry, SinkError};
+use tollgate::audit::{AuditSink, Link, Linked, SinkError};
 
 use super::support::Line;
 
@@ -22,7 +22,7 @@ pub enum Mode {
 
 pub struct FaultySink {
     mode: watch::Sender<Mode>,
-    rows: Mutex<Vec<Entry>>,
+    rows: Mutex<Vec<(Link, Line)>>,
     batches: Mutex<Vec<usize>>,
 }
 
@@ -36,7 +36,7 @@ impl FaultySink {
     }
 
     pub fn lines(&self) -> Vec<Line> {
-        self.rows.lock().unwrap().iter().map(Line::from).collect()
+        self.rows.lock().unwrap().iter().map(|(_, line)| line.clone()).collect()
     }
 
     /// The sizes of the batches that were tried.
@@ -44,15 +44,23 @@ impl FaultySink {
         self.batches.lock().unwrap().clone()
     }
 
-    fn write(&self, entries: &[Entry]) {
+    /// The numbers of the rows in their chain, in the order in which they came.
+    pub fn seqs(&self) -> Vec<u64> {
+        self.rows.lock().unwrap().iter().map(|(link, _)| link.seq).collect()
+    }
+
+    fn write(&self, records: &[Linked<'_>]) {
         let mut rows = self.rows.lock().unwrap();
-        let mut ids: HashSet<_> = rows.iter().map(|row| row.id).collect();
-        let ended = |row: &Entry| row.call_id.filter(|_| row.kind.is_terminal());
-        let mut ends: HashSet<_> = rows.iter().filter_map(ended).collect();
-        for entry in entries {
-            let is_first_end = ended(entry).is_none_or(|call| ends.insert(call));
-            if is_first_end && ids.insert(entry.id) {
-                rows.push(entry.clone());
+        let mut ids: HashSet<_> = rows.iter().map(|(_, line)| line.id.clone()).collect();
+        let ended = |line: &Line| {
+            let is_end = ["settle", "denied", "canceled"].contains(&&*line.kind);
+            line.call_id.clone().filter(|_| is_end)
+        };
+        let mut ends: HashSet<_> = rows.iter().filter_map(|(_, line)| ended(line)).collect();
+        for Linked { link, record } in records {
+            let line = Line::from(record);
+            if ids.insert(line.id.clone()) && ended(&line).is_none_or(|call| ends.insert(call)) {
+                rows.push((*link, line));
             }
         }
     }
@@ -60,12 +68,12 @@ impl FaultySink {
 
 #[async_trait]
 impl AuditSink for FaultySink {
-    async fn append(&self, entries: &[Entry]) -> Result<(), SinkError> {
-        self.batches.lock().unwrap().push(entries.len());
+    async fn append(&self, records: &[Linked<'_>]) -> Result<(), SinkError> {
+        self.batches.lock().unwrap().push(records.len());
         let mut mode = self.mode.subscribe();
         let mode = *mode.wait_for(|mode| *mode != Mode::Hang).await.unwrap();
         match mode {
-            Mode::Work | Mode::WriteAndFail => self.write(entries),
+            Mode::Work | Mode::WriteAndFail => self.write(records),
             Mode::Fail | Mode::Hang => {}
             Mode::Panic => panic!("the sink was told to panic"),
         }

@@ -1,11 +1,17 @@
 //! The audit trail: the handle over a sink that fails on demand, and each real sink.
 
+mod chain;
 mod contract;
+mod fake_disk;
 mod faulty;
 mod handle;
+mod kill;
 mod limit;
 mod model;
+mod record;
 mod redaction;
+mod spool;
+mod spool_model;
 mod sqlite;
 mod support;
 mod tail;

@@ -4,15 +4,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tokio_util::task::TaskTracker;
 use tollgate::{
-    audit::{Audit, Entry, EntryKind},
-    config::{Durability, RedactionConfig},
+    audit::{Audit, Entry, EntryKind, spool::Spool},
+    config::RedactionConfig,
     domain::Caller,
     redact::{LiveRedactor, Redactor},
     storage::sqlite,
 };
 
 use super::{
-    handle::LONG,
+    fake_disk::FakeDisk,
+    handle::{LONG, SETTINGS},
     support::{TempDir, caller, denial, intent, settle},
 };
 use crate::support::{
@@ -44,6 +45,8 @@ fn full(entry: Entry, planted: &Planted) -> Entry {
         provider: Some(at("provider")),
         provider_model: Some(at("provider_model")),
         finish_reason: Some(at("finish_reason")),
+        run_id: Some(at("run_id")),
+        tool: Some(at("tool")),
         detail: Some(format!("There is no model `{}`.", at("detail"))),
         ..entry
     }
@@ -52,9 +55,11 @@ fn full(entry: Entry, planted: &Planted) -> Entry {
 #[tokio::test]
 async fn no_text_of_an_entry_is_written_with_a_secret() {
     let dir = TempDir::new();
-    let sink = Arc::new(sqlite::open(&dir.file(), Durability::Strict).await.unwrap());
+    let sink = Arc::new(sqlite::open(&dir.file()).await.unwrap());
+    let disk = Arc::new(FakeDisk::default());
+    let spool = Spool::open(disk.clone(), SETTINGS).unwrap();
     let tasks = TaskTracker::new();
-    let audit = Audit::start(sink.clone(), live(), &tasks);
+    let audit = Audit::start(spool, sink.clone(), live(), &tasks).unwrap();
     let planted = Planted::default();
     let call = full(intent(), &planted);
     audit.intent(call.clone()).await.unwrap();
@@ -69,6 +74,9 @@ async fn no_text_of_an_entry_is_written_with_a_secret() {
     };
     audit.record(other).await;
     audit.flush(LONG).await.unwrap();
+    for name in disk.names() {
+        planted.assert_not_in(&name, &disk.bytes_of(&name));
+    }
     audit.shutdown(LONG).await.unwrap();
     // The store is still open, else its log might go from one file to the other while they are read.
     let bytes = files_of(dir.file().parent().unwrap());

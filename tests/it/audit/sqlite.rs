@@ -1,21 +1,18 @@
 //! The SQLite file: what is in it, who may read it, and what it refuses.
 
-use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use sqlx::{
     ConnectOptions, Connection, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
-use tokio_util::task::TaskTracker;
 use tollgate::{
-    audit::{Audit, AuditSink, Entry, EntryKind, StoredEntry},
-    config::Durability,
+    audit::{AuditSink, Entry, EntryKind, StoredEntry},
     domain::{MicroUsd, Usage},
-    redact::LiveRedactor,
     storage::sqlite::{self, AuditReader, StorageError},
 };
 
-use super::support::{TempDir, denial, intent, settle};
+use super::support::{Batch, TempDir, append, denial, intent, settle};
 
 /// A connection of a stranger's, who may write.
 async fn connect(path: &Path) -> SqliteConnection {
@@ -23,7 +20,7 @@ async fn connect(path: &Path) -> SqliteConnection {
 }
 
 async fn open(directory: &TempDir) -> sqlite::SqliteSink {
-    sqlite::open(&directory.file(), Durability::Spool).await.unwrap()
+    sqlite::open(&directory.file()).await.unwrap()
 }
 
 async fn read_all(path: &Path) -> Vec<StoredEntry> {
@@ -40,7 +37,7 @@ async fn every_field_comes_back_as_it_was_written() {
     let sink = open(&directory).await;
     let call = intent();
     let end = settle(&call);
-    sink.append(&[call.clone(), end.clone()]).await.unwrap();
+    append(&sink, &[call.clone(), end.clone()]).await.unwrap();
 
     let [first, second] = &read_all(&directory.file()).await[..] else { panic!("two rows") };
     assert_eq!((first.seq, second.seq), (1, 2));
@@ -82,6 +79,13 @@ async fn every_field_comes_back_as_it_was_written() {
         time_to_first_micros: Some(98_765),
         redactions: Some(serde_json::json!({"aws": 2})),
         detail: text("all is well"),
+        run_id: text("run-7"),
+        tool: text("fleet_ps"),
+        capability: text("model:reasoning"),
+        input_hash: Some("ab".repeat(32)),
+        input_bytes: Some(70_000),
+        output_hash: Some("0c".repeat(32)),
+        output_bytes: Some(0),
     };
     assert_eq!(*second, expected);
 }
@@ -102,29 +106,77 @@ async fn nothing_a_stranger_sends_makes_a_row_that_is_refused() {
         trace_id: Some(u128::MAX),
         ..intent()
     };
-    sink.append(&[entry]).await.unwrap();
+    append(&sink, &[entry]).await.unwrap();
     let row = &read_all(&directory.file()).await[0];
-    assert_eq!(row.request_id, "\0'; DROP TABLE audit; --");
+    assert_eq!(row.request_id, "\u{fffd}'; DROP TABLE audit; --");
     assert_eq!(row.model.as_ref().map(String::len), Some(8_192));
     assert_eq!((row.input_tokens, row.cost_micro_usd), (Some(i64::MAX), Some(i64::MAX)));
 }
 
 #[tokio::test]
-async fn an_intent_that_returned_is_there_for_another_connection() {
-    for durability in [Durability::Spool, Durability::Strict] {
-        let directory = TempDir::new();
-        let tasks = TaskTracker::new();
-        let sink = sqlite::open(&directory.file(), durability).await.unwrap();
-        let audit = Audit::start(Arc::new(sink), LiveRedactor::default(), &tasks);
-        let mut stranger = connect(&directory.file()).await;
-        for expected in 1..=20_i64 {
-            audit.intent(intent()).await.unwrap();
-            let count: i64 = sqlx::query_scalar("SELECT count(*) FROM audit")
-                .fetch_one(&mut stranger)
-                .await
-                .unwrap();
-            assert_eq!(count, expected);
-        }
+async fn links_come_back_and_later_ends_are_kept_aside() {
+    let directory = TempDir::new();
+    let sink = open(&directory).await;
+    let call = intent();
+    let entries = [call.clone(), settle(&call), call.follow_up(EntryKind::Canceled), denial()];
+    let batch = Batch::of(&entries);
+    for _ in 0..2 {
+        sink.append(&batch.linked()).await.unwrap();
+    }
+    let shown = read_all(&directory.file()).await;
+    let kinds: Vec<_> = shown.iter().map(|row| row.kind.as_str()).collect();
+    assert_eq!(kinds, ["intent", "settle", "denied"]);
+
+    let mut stranger = connect(&directory.file()).await;
+    let rows: Vec<(String, u32, i64, Vec<u8>, bool)> = sqlx::query_as(
+        "SELECT writer, epoch, chain_seq, hash, superseded FROM audit ORDER BY chain_seq",
+    )
+    .fetch_all(&mut stranger)
+    .await
+    .unwrap();
+    let expected: Vec<_> = (batch.linked().iter().map(|linked| linked.link))
+        .map(|link| {
+            let seq = i64::try_from(link.seq).unwrap();
+            (link.writer.to_string(), link.epoch, seq, link.hash.to_vec(), seq == 3)
+        })
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+#[tokio::test]
+async fn a_database_of_before_the_chain_opens_and_goes_on() {
+    let directory = TempDir::new();
+    sqlite::migrate(&directory.file()).await.unwrap();
+    let mut stranger = connect(&directory.file()).await;
+    // As the first migration left it.
+    for undo in [
+        "DROP TABLE audit",
+        include_str!("../../../migrations/sqlite/0001_audit.sql"),
+        "DELETE FROM _sqlx_migrations WHERE version = 2",
+        "INSERT INTO audit (id, call_id, time_micros, kind, request_id, operation) \
+         VALUES ('a', 'c', 1, 'intent', 'r', 'o'), ('b', 'c', 2, 'settle', 'r', 'o')",
+    ] {
+        sqlx::raw_sql(undo).execute(&mut stranger).await.unwrap();
+    }
+    let sink = open(&directory).await;
+    append(&sink, &[denial()]).await.unwrap();
+    let rows = read_all(&directory.file()).await;
+    assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(rows[1].id, "b");
+    let linked: i64 =
+        sqlx::query_scalar("SELECT count(hash) FROM audit").fetch_one(&mut stranger).await.unwrap();
+    assert_eq!(linked, 1);
+    for error in [
+        sqlx::query("UPDATE audit SET superseded = 1").execute(&mut stranger).await.unwrap_err(),
+        sqlx::query(
+            "INSERT INTO audit (id, call_id, time_micros, kind, request_id, operation) \
+             VALUES ('d', 'c', 3, 'canceled', 'r', 'o')",
+        )
+        .execute(&mut stranger)
+        .await
+        .unwrap_err(),
+    ] {
+        assert!(!error.to_string().is_empty());
     }
 }
 
@@ -132,7 +184,7 @@ async fn an_intent_that_returned_is_there_for_another_connection() {
 async fn the_file_and_its_directory_are_the_owners_alone() {
     let directory = TempDir::new();
     let sink = open(&directory).await;
-    sink.append(&[denial()]).await.unwrap();
+    append(&sink, &[denial()]).await.unwrap();
     assert_eq!(mode(&directory.path().join("data")), 0o700);
     for name in ["tollgate.db", "tollgate.db-wal", "tollgate.db-shm"] {
         assert_eq!(mode(&directory.path().join("data").join(name)), 0o600, "{name}");
@@ -154,7 +206,7 @@ async fn rows_can_be_neither_changed_nor_deleted() {
     let directory = TempDir::new();
     let sink = open(&directory).await;
     let call = intent();
-    sink.append(&[call.clone(), settle(&call)]).await.unwrap();
+    append(&sink, &[call.clone(), settle(&call)]).await.unwrap();
     let before = read_all(&directory.file()).await;
 
     let mut stranger = connect(&directory.file()).await;
@@ -173,10 +225,10 @@ async fn rows_can_be_neither_changed_nor_deleted() {
 #[tokio::test]
 async fn opening_again_keeps_what_is_there_and_migrates_once() {
     let directory = TempDir::new();
-    assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 1);
+    assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 2);
     assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 0);
-    open(&directory).await.append(&[denial()]).await.unwrap();
-    open(&directory).await.append(&[denial()]).await.unwrap();
+    append(&open(&directory).await, &[denial()]).await.unwrap();
+    append(&open(&directory).await, &[denial()]).await.unwrap();
     assert_eq!(sqlite::migrate(&directory.file()).await.unwrap(), 0);
     assert_eq!(read_all(&directory.file()).await.len(), 2);
 }
@@ -187,7 +239,7 @@ async fn processes_that_start_at_once_migrate_once() {
     let path = directory.file();
     let opened = futures_util::future::join_all((0..4).map(|_| sqlite::migrate(&path))).await;
     let applied: usize = opened.into_iter().map(Result::unwrap).sum();
-    assert_eq!(applied, 1);
+    assert_eq!(applied, 2);
 }
 
 #[tokio::test]
@@ -203,7 +255,7 @@ async fn a_newer_database_is_refused_by_name_and_left_alone() {
     .await
     .unwrap();
 
-    let for_writing = sqlite::open(&directory.file(), Durability::Spool).await.unwrap_err();
+    let for_writing = sqlite::open(&directory.file()).await.unwrap_err();
     let for_reading = AuditReader::open(&directory.file()).await.unwrap_err();
     for error in [for_writing, for_reading] {
         assert!(matches!(error, StorageError::Newer { version: 9999, .. }), "{error}");
@@ -217,11 +269,11 @@ async fn a_place_where_no_file_can_be_is_named() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let path = file.join("data/tollgate.db");
-    let error = sqlite::open(&path, Durability::Spool).await.unwrap_err().to_string();
+    let error = sqlite::open(&path).await.unwrap_err().to_string();
     assert!(error.contains("can't make the directory"), "{error}");
     assert!(error.contains("file/data"), "{error}");
 
-    let error = sqlite::open(directory.path(), Durability::Spool).await.unwrap_err().to_string();
+    let error = sqlite::open(directory.path()).await.unwrap_err().to_string();
     assert!(error.contains("can't make the audit database"), "{error}");
 }
 
@@ -230,10 +282,9 @@ async fn a_file_of_another_kind_is_refused_by_name_and_left_alone() {
     let directory = TempDir::new();
     let path = directory.path().join("notes.txt");
     std::fs::write(&path, "not a database, ".repeat(1_000)).unwrap();
-    for error in [
-        sqlite::open(&path, Durability::Spool).await.unwrap_err(),
-        AuditReader::open(&path).await.unwrap_err(),
-    ] {
+    for error in
+        [sqlite::open(&path).await.unwrap_err(), AuditReader::open(&path).await.unwrap_err()]
+    {
         assert!(error.to_string().contains("notes.txt"), "{error}");
         assert!(error.to_string().contains("not a database"), "{error}");
     }
@@ -268,9 +319,9 @@ async fn another_processs_lock_is_waited_for_and_then_an_error_that_can_be_retri
     let mut stranger = connect(&directory.file()).await;
     let transaction = stranger.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let entries: Vec<_> = (0..300).map(|_| denial()).collect();
-    sink.append(&entries).await.unwrap_err();
+    append(&sink, &entries).await.unwrap_err();
     transaction.rollback().await.unwrap();
-    sink.append(&entries).await.unwrap();
+    append(&sink, &entries).await.unwrap();
     assert_eq!(read_all(&directory.file()).await.len(), 300);
 }
 
@@ -278,7 +329,7 @@ async fn another_processs_lock_is_waited_for_and_then_an_error_that_can_be_retri
 async fn a_database_that_is_full_takes_none_of_a_batch_and_goes_on_once_there_is_room() {
     let directory = TempDir::new();
     let sink = open(&directory).await;
-    sink.append(&[denial()]).await.unwrap();
+    append(&sink, &[denial()]).await.unwrap();
     let mut stranger = connect(&directory.file()).await;
     // A trigger stands in for the disk: it fails a batch at its last row.
     sqlx::query(
@@ -290,12 +341,12 @@ async fn a_database_that_is_full_takes_none_of_a_batch_and_goes_on_once_there_is
     .unwrap();
     let mut entries: Vec<_> = (0..300).map(|_| denial()).collect();
     entries[250].detail = Some("no room".to_owned());
-    let error = sink.append(&entries).await.unwrap_err().to_string();
+    let error = append(&sink, &entries).await.unwrap_err().to_string();
     assert!(error.contains("disk is full"), "{error}");
-    sink.append(&entries[200..256]).await.unwrap_err();
+    append(&sink, &entries[200..256]).await.unwrap_err();
     assert_eq!(read_all(&directory.file()).await.len(), 1);
     sqlx::query("DROP TRIGGER full").execute(&mut stranger).await.unwrap();
-    sink.append(&entries).await.unwrap();
+    append(&sink, &entries).await.unwrap();
     assert_eq!(read_all(&directory.file()).await.len(), 301);
 }
 
@@ -304,7 +355,7 @@ async fn the_first_end_of_a_call_stands_against_a_stranger_too() {
     let directory = TempDir::new();
     let sink = open(&directory).await;
     let call = intent();
-    sink.append(&[call.clone(), settle(&call)]).await.unwrap();
+    append(&sink, &[call.clone(), settle(&call)]).await.unwrap();
     let end = call.follow_up(EntryKind::Canceled);
     let mut stranger = connect(&directory.file()).await;
     let error = sqlx::query(

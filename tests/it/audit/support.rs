@@ -9,7 +9,9 @@ use std::{
 };
 
 use tollgate::{
-    audit::{Entry, EntryKind},
+    audit::{
+        AuditSink, Chain, ContentDigest, Entry, EntryKind, Link, Linked, Record, SinkError, encode,
+    },
     domain::{CallId, Caller, MicroUsd, StreamId, TrustLevel, Usage, UsageSource, Vocabulary},
 };
 
@@ -84,6 +86,11 @@ pub fn settle(intent: &Entry) -> Entry {
         time_to_first: Some(Duration::from_micros(98_765)),
         redactions: Some(r#"{"aws":2}"#.to_owned()),
         detail: Some("all is well".to_owned()),
+        run_id: Some("run-7".to_owned()),
+        tool: Some("fleet_ps".to_owned()),
+        capability: Vocabulary::new(["model:reasoning"]).get("model:reasoning"),
+        input: Some(ContentDigest { hash: [0xab; 32], bytes: 70_000 }),
+        output: Some(ContentDigest { hash: [0x0c; 32], bytes: 0 }),
         ..intent.follow_up(EntryKind::Settle)
     }
 }
@@ -115,6 +122,45 @@ impl From<&Entry> for Line {
             detail: entry.detail.clone(),
         }
     }
+}
+
+impl From<&Record<'_>> for Line {
+    fn from(record: &Record<'_>) -> Self {
+        let text = |name| record.get(name).text().map(str::to_owned);
+        Self {
+            id: text("id").expect("an id"),
+            call_id: text("call_id"),
+            kind: text("kind").expect("a kind"),
+            outcome: text("outcome"),
+            detail: text("detail"),
+        }
+    }
+}
+
+/// Entries as the spool gives them to a sink, in a chain of their own.
+pub struct Batch(Vec<(Link, Vec<u8>)>);
+
+impl Batch {
+    pub fn of(entries: &[Entry]) -> Self {
+        let mut chain = Chain::after(Link::origin(uuid::Uuid::now_v7()));
+        let linked = |entry| {
+            let (link, record) = chain.link(|to| encode(entry, to));
+            (*link, record.to_vec())
+        };
+        Self(entries.iter().map(linked).collect())
+    }
+
+    pub fn linked(&self) -> Vec<Linked<'_>> {
+        fn linked((link, record): &(Link, Vec<u8>)) -> Linked<'_> {
+            Linked { link: *link, record: Record::decode(record).unwrap() }
+        }
+        self.0.iter().map(linked).collect()
+    }
+}
+
+/// Gives entries to a sink.
+pub async fn append(sink: &dyn AuditSink, entries: &[Entry]) -> Result<(), SinkError> {
+    sink.append(&Batch::of(entries).linked()).await
 }
 
 /// The kinds of the rows of one call, in order.

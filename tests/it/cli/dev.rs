@@ -108,8 +108,10 @@ async fn it_stands_in_front_of_a_real_server_whose_key_is_never_shown() {
     assert!(!String::from_utf8_lossy(&args).contains(UPSTREAM_KEY));
     let ran = dev.stop();
     assert!(!format!("{ran:?}").contains(UPSTREAM_KEY), "{ran:?}");
-    for file in fs::read_dir(shell.path("data")).unwrap() {
-        let bytes = fs::read(file.unwrap().path()).unwrap();
+    let data = fs::read_dir(shell.path("data")).unwrap();
+    let files = data.chain(fs::read_dir(shell.path("data/spool")).unwrap());
+    for file in files.map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+        let bytes = fs::read(file).unwrap();
         assert!(memchr::memmem::find(&bytes, UPSTREAM_KEY.as_bytes()).is_none(), "it is on disk");
     }
 }

@@ -15,13 +15,7 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
         [("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), ("DATABASE_URL", "pg://d"), NOTIFY];
     let errors = load(DESIGN, &env).expect_err("features are missing");
     let keys: Vec<&str> = errors.iter().map(|error| error.key.as_str()).collect();
-    let expected = [
-        "audit.url",
-        "audit.spool",
-        "audit.spool_limit_bytes",
-        "audit.retention_days",
-        "audit.content",
-    ];
+    let expected = ["audit.url", "audit.retention_days", "audit.content"];
     assert_eq!(keys, expected);
     for error in errors.iter() {
         assert!(error.message.contains("is not in this version of tollgate; "), "{error}");
@@ -30,19 +24,15 @@ fn the_design_s_example_knows_every_key_and_only_lacks_features() {
 
 #[test]
 fn the_design_s_example_without_what_is_missing_is_right() {
-    let refused = [
-        "url = \"${DATABASE_URL}\"",
-        "spool = ",
-        "spool_limit_bytes",
-        "retention_days",
-        "content = ",
-    ];
+    let refused = ["url = \"${DATABASE_URL}\"", "retention_days", "content = "];
     let kept = |line: &&str| !refused.iter().any(|key| line.starts_with(key));
     let text = DESIGN.lines().filter(kept).collect::<Vec<_>>().join("\n");
     let config =
         load(&text, &[("CEREBRAS_API_KEY", "k"), ("REDIS_URL", "redis://r"), NOTIFY]).unwrap();
     assert_eq!(config.models[0].routes[0].provider, "cerebras");
     assert_eq!(config.tiers[0].limits[0].concurrent, Some(32));
+    assert_eq!(config.audit.spool(), Path::new("data/spool"));
+    assert_eq!(config.audit.spool_limit_bytes, 1 << 30);
     assert_eq!(config.budget.notify_url.as_deref(), Some("https://hitl.example/budgets"));
 }
 

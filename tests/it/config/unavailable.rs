@@ -7,8 +7,6 @@ fn each_is_refused_by_name_with_what_to_do() {
     let cases = [
         ("[audit]\nstore = \"postgres\"", "audit.store", "\"postgres\"", "use \"sqlite\""),
         ("[audit]\nurl = \"u\"", "audit.url", "this key", "remove it"),
-        ("[audit]\nspool = \"s\"", "audit.spool", "this key", "remove it"),
-        ("[audit]\nspool_limit_bytes = 1", "audit.spool_limit_bytes", "this key", "remove it"),
         ("[audit]\nretention_days = 1", "audit.retention_days", "this key", "remove it"),
         ("[audit]\ncontent = \"redacted\"", "audit.content", "\"redacted\"", "use \"none\""),
         (

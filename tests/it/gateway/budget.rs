@@ -287,6 +287,9 @@ async fn what_was_refused_is_counted_on_the_admin_port() {
         "tollgate_budget_refusals_total{code=\"budget_exhausted\"} 0",
         "tollgate_budget_reservations 0",
         "tollgate_budget_reservations_leaked_total 0",
+        "tollgate_audit_spool_up 1",
+        "tollgate_audit_store_up 1",
+        "tollgate_audit_spool_limit_bytes 1073741824",
     ] {
         assert!(text.lines().any(|one| one == line), "{line}\n{text}");
     }

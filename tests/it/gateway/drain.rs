@@ -160,6 +160,7 @@ async fn an_intent_survives_a_kill() {
     native.frame().await;
     process.signal(Signal::SIGKILL);
     process.ended().await;
+    process.ship_spool("data/tollgate.db").await;
 
     let rows = process.audit_rows("data/tollgate.db").await;
     let [intent] = &rows[..] else { panic!("{rows:?}") };

@@ -204,6 +204,7 @@ async fn until_settled(fleet: &Fleet) -> HashMap<String, String> {
     let mut begun = HashMap::new();
     eventually(PATIENCE, async || {
         let ended;
+        fleet.second.until_shipped().await;
         (begun, ended) = calls_of(&audit_rows(&fleet.second).await);
         begun.keys().all(|call| ended.contains(call))
     })
@@ -240,6 +241,7 @@ async fn nothing_is_overspent(budget: Budget, first_number: u64) -> u64 {
     assert_eq!(seen.contains_key(&Seen::HungUp), first_number < DENSE, "{seen:?}");
 
     let mut begun = until_settled(&fleet).await;
+    fleet.first.ship_spool("audit.db").await;
     begun.extend(calls_of(&audit_rows(&fleet.first).await).0);
     let ledger = RedisLedger::new(&fleet.redis.url()).expect("a ledger");
     let (mut open, served) = (fleet.expire(), fleet.account.all());

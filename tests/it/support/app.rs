@@ -190,6 +190,9 @@ impl TestApp {
 
     /// Every row of the audit trail so far, oldest first.
     pub async fn audit_rows(&self) -> Vec<StoredEntry> {
+        if let Some(app) = &self.app {
+            app.gateway().audit.flush(PATIENCE).await.expect("the store takes what is recorded");
+        }
         let mut reader = AuditReader::open(&self.config.audit.path).await.expect("the database");
         let mut rows = Vec::new();
         let mut seq = 0;

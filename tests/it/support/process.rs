@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,9 +13,17 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tollgate::{audit::StoredEntry, storage::sqlite::AuditReader};
+use tokio_util::task::TaskTracker;
+use tollgate::{
+    audit::{
+        Audit, StoredEntry,
+        spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolSettings},
+    },
+    redact::LiveRedactor,
+    storage::sqlite::{self, AuditReader},
+};
 
-use super::client::eventually;
+use super::client::{Client, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -22,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Process {
     child: Child,
     dir: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl Process {
@@ -29,17 +39,16 @@ impl Process {
     pub async fn start(arguments: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = std::env::temp_dir().join(format!("tollgate-bin-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&dir).expect("a directory for the test");
-        let file = |name: &str| Stdio::from(File::create(dir.join(name)).expect("a file"));
-        let child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-            .args(arguments(&dir))
-            .stdin(Stdio::null())
-            .stdout(file("out"))
-            .stderr(file("log"))
-            .spawn()
-            .expect("the binary runs");
-        let process = Self { child, dir };
+        let arguments = arguments(&dir);
+        let process = Self { child: spawn(&dir, &arguments), dir, arguments };
         process.until_logged("listening").await;
         process
+    }
+
+    /// Starts it once more, after its end, on new ports and with new logs.
+    pub async fn restart(&mut self) {
+        self.child = spawn(&self.dir, &self.arguments);
+        self.until_logged("listening").await;
     }
 
     /// `tollgate dev` on free ports, and the token that it prints.
@@ -51,9 +60,14 @@ impl Process {
             words.map(str::to_owned).collect()
         })
         .await;
-        eventually(PATIENCE, async || process.token().is_some()).await;
-        let token = process.token().expect("a token");
+        let token = process.token_once().await;
         (process, token)
+    }
+
+    /// The token that dev mode prints.
+    pub async fn token_once(&self) -> String {
+        eventually(PATIENCE, async || self.token().is_some()).await;
+        self.token().expect("a token")
     }
 
     pub fn dir(&self) -> &Path {
@@ -101,10 +115,57 @@ impl Process {
         status.expect("it has ended")
     }
 
+    /// Where its health and its metrics are.
+    fn admin_address(&self) -> SocketAddr {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("listening")).expect("it listens");
+        let (_, rest) = line.split_once("admin_address").expect("an admin address");
+        let rest = &rest[rest.find("127.0.0.1:").expect("an address")..];
+        let end = rest[10..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |end| 10 + end);
+        rest[..end].parse().expect("an address")
+    }
+
+    /// Waits until all that it has recorded is in its database.
+    pub async fn until_shipped(&self) {
+        let client = Client::new(self.admin_address());
+        eventually(PATIENCE, async || {
+            let metrics = client.get("/metrics").send().await.text().await;
+            let is_none = |name| metrics.contains(&format!("\ntollgate_audit_{name}_entries 0\n"));
+            is_none("unshipped") && is_none("unwritten")
+        })
+        .await;
+    }
+
+    /// Ships what it left in its spool when it was killed, as its next start would.
+    pub async fn ship_spool(&self, database: &str) {
+        let database = self.dir.join(database);
+        let directory = database.with_file_name("spool");
+        let settings =
+            SpoolSettings { limit_bytes: 1 << 30, segment_bytes: SEGMENT_BYTES, is_strict: false };
+        let disk = DirectoryDisk::open(&directory).expect("its lock went with it");
+        let spool = Spool::open(Arc::new(disk), settings).expect("a spool");
+        let sink = sqlite::open(&database).await.expect("the database");
+        let (redactor, tasks) = (LiveRedactor::default(), TaskTracker::new());
+        let audit = Audit::start(spool, Arc::new(sink), redactor, &tasks).expect("a thread");
+        audit.shutdown(PATIENCE).await.expect("nothing is written");
+        assert_eq!(audit.status().unshipped, 0);
+    }
+
     pub async fn audit_rows(&self, database: &str) -> Vec<StoredEntry> {
         let reader = AuditReader::open(&self.dir.join(database)).await;
         reader.expect("the database").after(0).await.expect("rows")
     }
+}
+
+fn spawn(dir: &Path, arguments: &[String]) -> Child {
+    let file = |name: &str| Stdio::from(File::create(dir.join(name)).expect("a file"));
+    Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(file("out"))
+        .stderr(file("log"))
+        .spawn()
+        .expect("the binary runs")
 }
 
 impl Drop for Process {

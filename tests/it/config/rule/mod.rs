@@ -48,6 +48,7 @@ fn numbers_have_bounds() {
         ("auth", "jwks_refresh_s", "0"),
         ("budget", "replicas", "0"),
         ("budget", "replicas", "1001"),
+        ("audit", "spool_limit_bytes", "16777215"),
         ("stream", "replay_ttl_s", "0"),
         ("stream", "orphan_timeout_s", "0"),
         ("stream", "keepalive_s", "301"),
@@ -130,6 +131,8 @@ fn what_runs_beside_the_calls_has_rules_too() {
     for (section, key, message) in [
         ("[audit]\npath = \"\"", "audit.path", "no path of a file"),
         ("[audit]\npath = \"/\"", "audit.path", "no path of a file"),
+        ("[audit]\nspool = \"\"", "audit.spool", "no path of a directory"),
+        ("[audit]\nspool = \"/dev/null\"", "audit.spool", "no path of a directory"),
         ("[telemetry]\nlog = \"tollgate=loud\"", "telemetry.log", "no filter"),
         ("[telemetry]\nservice_name = \"\"", "telemetry.service_name", "is empty"),
         ("[telemetry]\notlp_endpoint = \"otel:4317\"", "telemetry.otlp_endpoint", "https://"),
