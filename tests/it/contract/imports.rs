@@ -15,11 +15,9 @@ const MIDDLE: &[&str] = &["auth", "budget", "redact", "provider", "stream", "aud
 fn allowed(module: &str) -> BTreeSet<&'static str> {
     let above: &[&str] = match module {
         "main" => return BTreeSet::from(["cli"]),
-        // The words that all others speak.
-        "domain" => return BTreeSet::new(),
+        // The words that all others speak; threads to compute on, whatever it is.
+        "domain" | "offload" => return BTreeSet::new(),
         "config" => return BTreeSet::from(["domain"]),
-        // Threads to compute on, whatever it is.
-        "offload" => return BTreeSet::new(),
         "cli" => &["app", "http", "storage", "telemetry"],
         "app" => &["http", "pipeline", "storage", "telemetry"],
         "http" => &["pipeline", "telemetry"],

@@ -23,23 +23,23 @@ struct Taken {
 impl Taken {
     async fn all(offload: &Offload) -> Self {
         let slots = available_parallelism().map_or(2, NonZero::get);
-        let mut held = Vec::new();
+        let mut slots_taken = Vec::new();
         for _ in 0..slots {
-            let (hold, held_until) = mpsc::channel::<()>();
+            let (hold, released) = mpsc::channel::<()>();
             let (begun, has_begun) = tokio::sync::oneshot::channel();
             let offload = offload.clone();
             tokio::spawn(async move {
                 let work = move || {
                     begun.send(()).unwrap();
                     // Ends when the other side is dropped.
-                    let _ = held_until.recv();
+                    let _ = released.recv();
                 };
                 offload.run(work).await
             });
             has_begun.await.unwrap();
-            held.push(hold);
+            slots_taken.push(hold);
         }
-        Self { _held: held }
+        Self { _held: slots_taken }
     }
 }
 
