@@ -59,6 +59,7 @@ max_input_tokens = 1_000_000
 name = "large"
 requires = ["model:reasoning"]
 routes = [{ provider = "mock", model = "large" }]
+price = { input = 1.0, output = 2.0 }
 
 [[tiers]]
 name = "pro"
