@@ -4,6 +4,7 @@ mod append;
 mod migration;
 mod reader;
 mod row;
+mod text;
 
 use std::{
     io,
@@ -29,6 +30,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Pages (of 4 KiB) in the log before it is copied into the database. The commit that gets there
 /// pays for the copy, some 10 ms; pages that changed often are copied once.
 const CHECKPOINT_PAGES: &str = "8000";
+/// 1 MiB (in KiB, negative): rows are added at the end, so few pages are needed again.
+const CACHE_SIZE: &str = "-1024";
 /// What the log is cut back to after a checkpoint that could not start it over for long.
 const LOG_LIMIT_BYTES: &str = "67108864";
 
@@ -86,6 +89,7 @@ async fn connect(path: &Path) -> Result<SqliteConnection, StorageError> {
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("temp_store", "memory")
+        .pragma("cache_size", CACHE_SIZE)
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", LOG_LIMIT_BYTES)
         .thread_name(|_| "audit-sqlite".to_owned())

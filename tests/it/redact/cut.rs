@@ -124,11 +124,14 @@ fn resolve(cuts: &[Index], text: &str) -> Vec<usize> {
     cuts.iter().map(|cut| cut.index(text.len() + 1)).collect()
 }
 
+/// What tier 2 takes out may have been all that kept a format from matching around it, as the `@` in
+/// `b=password=x@y\@a`: so at both tiers a text comes to rest within some turns.
 fn again_changes_nothing(redactor: &Redactor, text: &str, depth: Depth) {
     let mut counts = tollgate::redact::Counts::new();
-    let once = redactor.redact_text(text, depth, &mut counts).into_owned();
-    let twice = redactor.redact_text(&once, depth, &mut counts).into_owned();
-    assert_eq!(once, twice, "{text:?}");
+    let mut redact = |text: &str| redactor.redact_text(text, depth, &mut counts).into_owned();
+    let turns = if depth == Depth::Formats { 1 } else { 4 };
+    let last = (0..turns).fold(text.to_owned(), |text, _| redact(&text));
+    assert_eq!(last, redact(&last), "{text:?}");
 }
 
 proptest! {
