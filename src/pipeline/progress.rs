@@ -84,10 +84,23 @@ impl Progress {
         }
     }
 
-    pub(super) fn note_complete(&mut self, complete: &Complete) {
-        if complete.status >= 400 {
-            return;
+    /// What a whole answer says, to be [adopted](Self::adopt) by the call's own progress: to read a
+    /// large one takes long.
+    pub(super) fn of_complete(complete: &Complete) -> Self {
+        let mut progress = Self::default();
+        if complete.status < 400 {
+            progress.note_complete(complete);
         }
+        progress
+    }
+
+    /// The answer that was noted in `other`. What was sent, and when, stays.
+    pub(super) fn adopt(&mut self, other: Self) {
+        let (sent_bytes, request_bytes) = (self.sent_bytes, self.request_bytes);
+        *self = Self { sent_bytes, request_bytes, time_to_first: self.time_to_first, ..other };
+    }
+
+    fn note_complete(&mut self, complete: &Complete) {
         let Ok(view) = serde_json::from_slice::<CompletionView<'_>>(&complete.body) else {
             self.written_bytes = complete.body.len();
             return;

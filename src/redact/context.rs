@@ -66,12 +66,12 @@ impl Contexts {
         text: &'a [u8],
         stop_words: &'a [String],
     ) -> impl Iterator<Item = (Range<usize>, usize)> + 'a {
-        let mut from = 0;
+        let (mut from, mut taken) = (0, 0);
         memchr::memchr2_iter(b'=', b':', text).filter_map(move |at| {
             if at < from {
                 return None;
             }
-            let number = self.name_before(text, at)?;
+            let number = self.name_before(text, at, taken)?;
             let value = Value::after(text, at)?;
             from = value.at.end;
             let rule = &self.rules[number];
@@ -81,6 +81,9 @@ impl Contexts {
                 && check::entropy(bytes) >= rule.entropy
                 && !check::has_stop_word(bytes, stop_words)
                 && !placeholder::occurs_in(bytes);
+            if secret {
+                taken = value.at.end;
+            }
             secret.then_some((value.at, number))
         })
     }
@@ -90,9 +93,10 @@ impl Contexts {
         self.name_ending(name, name.len()).is_some()
     }
 
-    /// The rule of the name that an operator at `at` assigns to.
-    fn name_before(&self, text: &[u8], at: usize) -> Option<usize> {
-        let end = skip_gap(text, at)?;
+    /// The rule of the name that an operator at `at` assigns to. What is `taken` names nothing: its
+    /// placeholder would not either.
+    fn name_before(&self, text: &[u8], at: usize, taken: usize) -> Option<usize> {
+        let end = skip_gap(text, at).filter(|end| *end > taken)?;
         if let Some(number) = self.name_ending(text, end) {
             return Some(number);
         }
@@ -102,7 +106,7 @@ impl Contexts {
         }
         let start = name_start(text, end);
         let colon = skip_gap(text, start)?.checked_sub(1).filter(|colon| text[*colon] == b':')?;
-        self.name_ending(text, skip_gap(text, colon)?)
+        self.name_ending(text, skip_gap(text, colon).filter(|end| *end > taken)?)
     }
 
     fn name_ending(&self, text: &[u8], end: usize) -> Option<usize> {

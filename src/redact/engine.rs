@@ -262,7 +262,7 @@ impl Engine {
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         let groups = self.groups.values().map(|vm| vm.get_nfa().memory_usage());
-        self.families.iter().map(|family| family.dfa.memory_usage()).sum::<usize>()
+        self.families.iter().map(Family::memory_usage).sum::<usize>()
             + self.prefixes.memory_usage()
             + self.views.memory_usage()
             + groups.sum::<usize>()

@@ -252,6 +252,9 @@ impl Scan {
             if !family.is_over(next) {
                 let ended = family.dfa.is_match_state(next) && !is_continuation(*byte);
                 (state, pending) = (next, ended.then_some(self.at));
+                if ended && family.is_last(next) {
+                    return Some(self.resume(pending));
+                }
             } else if pending.is_some() || !is_continuation(*byte) {
                 return Some(self.resume(pending));
             }
