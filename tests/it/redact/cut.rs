@@ -172,6 +172,17 @@ fn to_redact_again_what_holds_several_changes_nothing() {
 }
 
 #[test]
+fn of_two_database_urls_side_by_side_both_passwords_go() {
+    let url = |password: &str| {
+        format!("jdbc:sqlserver://db:1433;packetSize=8192;passwordMode=x;user=app;PWD={password};")
+    };
+    let text = format!("{}{}", url("qT7-vXz2-pL9k"), url("mB4-wRc8-sN1h"));
+    let (redacted, counts) = whole(&REDACTOR, &text);
+    assert_eq!(counts["jdbc-password"], 2, "{redacted}");
+    assert!(!redacted.contains("vXz2") && !redacted.contains("wRc8"), "{redacted}");
+}
+
+#[test]
 fn many_rules_of_one_prefix_change_nothing() {
     let rule = |number: usize| {
         format!(
