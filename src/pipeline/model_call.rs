@@ -60,8 +60,8 @@ struct Telling {
     outlet: Option<Outlet>,
     /// Takes the secrets out of a stream. None: they are left in.
     redaction: Option<Box<AnswerStream>>,
-    /// A whole answer, sent once the call is settled.
-    answer: Option<Complete>,
+    /// A whole answer, sent once the call is settled. Boxed: a stream has none.
+    answer: Option<Box<Complete>>,
     /// The request's, for what is logged. Not entered while events are carried: to enter and to
     /// leave it for each would cost more than to read the event.
     span: Span,
@@ -167,7 +167,7 @@ impl Telling {
         open.account(&gateway.meter).await;
         open.settle(&gateway).await;
         let conclusion = open.conclusion(ending);
-        let answer = self.answer.take().map(Head::Complete).or_else(|| {
+        let answer = self.answer.take().map(|answer| Head::Complete(*answer)).or_else(|| {
             let refused = Refused {
                 recorded: true,
                 limits: self.limits.take(),
@@ -203,7 +203,8 @@ impl Telling {
         let span = self.span.clone();
         let opened = match Box::pin(self.send(open, authorized)).instrument(span).await {
             Ok(Reply::Stream(opened)) => opened,
-            Ok(Reply::Complete(complete)) => return self.keep(open, complete).await,
+            // Boxed: else each stream's task would have room for what a whole answer takes.
+            Ok(Reply::Complete(complete)) => return Box::pin(self.keep(open, complete)).await,
             Err(ending) => return Err(ending),
         };
         if let Some(outlet) = &self.outlet {
@@ -260,14 +261,15 @@ impl Telling {
         let redactor = &self.snapshot.redactor;
         complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
-        self.answer = Some(if self.snapshot.redacts_answers {
+        let answer = if self.snapshot.redacts_answers {
             let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
             let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
             open.count_redactions(&self.gateway.redactions, Direction::Response, &counts);
             complete
         } else {
             complete
-        });
+        };
+        self.answer = Some(Box::new(answer));
         Ok(if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } })
     }
 

@@ -72,6 +72,20 @@ impl Scan {
         Some(Self { state, at, steps: at, ..Self::default() })
     }
 
+    /// In `state`, before a text of which no byte was shown.
+    pub fn at(state: State) -> Self {
+        Self { state, tried: usize::MAX, ..Self::default() }
+    }
+
+    /// The state, if that is all: what was shown is settled, and nothing of it matters any more.
+    pub fn resting(&self) -> Option<State> {
+        let rests = self.is_idle()
+            && (self.at, self.refused.0) == (0, 0)
+            && self.failed.is_none()
+            && self.found.is_none();
+        rests.then_some(self.state)
+    }
+
     /// Is nothing held, and nothing begun?
     pub const fn is_idle(&self) -> bool {
         self.candidate.is_none() && self.swallowing.is_none()
