@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::{
     AssertSqlSafe, Connection, Sqlite, SqliteConnection, Transaction, sqlite::SqliteArguments,
 };
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, task::yield_now};
 
 use super::row;
 use crate::audit::{AuditSink, Linked, SinkError};
@@ -16,6 +16,8 @@ use crate::audit::{AuditSink, Linked, SinkError};
 /// thread. SQLite takes 32,766 values at once, which would be 744 rows.
 const STATEMENT_ROWS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const MOST_ROWS: usize = STATEMENT_ROWS[STATEMENT_ROWS.len() - 1];
+/// The values of so many rows are copied in a small part of a millisecond; then calls have their turn.
+const ROWS_AT_ONCE: usize = 32;
 
 /// The audit trail in a SQLite file.
 #[derive(Debug)]
@@ -37,12 +39,9 @@ impl SqliteSink {
         &self,
         transaction: &mut Transaction<'_, Sqlite>,
         records: &[Linked<'_>],
+        arguments: SqliteArguments,
         superseded: bool,
     ) -> sqlx::Result<u64> {
-        let mut arguments = SqliteArguments::default();
-        for linked in records {
-            row::bind(linked, &mut arguments).map_err(sqlx::Error::Encode)?;
-        }
         let fits = STATEMENT_ROWS.partition_point(|size| *size < records.len());
         let [first, later] = &self.statements[fits.min(STATEMENT_ROWS.len() - 1)];
         let statement = AssertSqlSafe(Arc::clone(if superseded { later } else { first }));
@@ -51,19 +50,36 @@ impl SqliteSink {
     }
 
     async fn write(&self, records: &[Linked<'_>]) -> sqlx::Result<()> {
+        let mut bound = Vec::with_capacity(1);
+        for part in records.chunks(MOST_ROWS) {
+            bound.push(bind(part).await?);
+        }
         let mut connection = self.connection.lock().await;
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        for part in records.chunks(MOST_ROWS) {
-            let written = self.insert(&mut transaction, part, false).await?;
+        for (part, arguments) in records.chunks(MOST_ROWS).zip(bound) {
+            let written = self.insert(&mut transaction, part, arguments, false).await?;
             if written < part.len() as u64 {
                 // Those were there already, or are second ends of their calls: only the latter are
                 // written now.
-                let superseded = self.insert(&mut transaction, part, true).await?;
+                let arguments = bind(part).await?;
+                let superseded = self.insert(&mut transaction, part, arguments, true).await?;
                 tracing::debug!(sent = part.len(), written, superseded, "audit entries sent again");
             }
         }
         transaction.commit().await
     }
+}
+
+/// The values of some rows.
+async fn bind(records: &[Linked<'_>]) -> sqlx::Result<SqliteArguments> {
+    let mut arguments = SqliteArguments::default();
+    for part in records.chunks(ROWS_AT_ONCE) {
+        for linked in part {
+            row::bind(linked, &mut arguments).map_err(sqlx::Error::Encode)?;
+        }
+        yield_now().await;
+    }
+    Ok(arguments)
 }
 
 #[async_trait]
