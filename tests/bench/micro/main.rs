@@ -7,6 +7,7 @@
 
 mod answer;
 mod budget;
+mod hold;
 mod redact;
 
 use std::{
@@ -274,6 +275,7 @@ criterion_group!(
     body_parse,
     answer::answer_redact,
     budget::budget,
-    redact::redact
+    redact::redact,
+    hold::hold
 );
 criterion_main!(benches);
