@@ -26,7 +26,7 @@ use crate::{
     offload::Offload,
     pipeline::{Gateway, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::sqlite::{self, StorageError},
+    storage::{self, StoreError},
     stream::Hub,
 };
 
@@ -40,8 +40,8 @@ const END_OF_AUDIT: Duration = Duration::from_secs(10);
 pub enum StartError {
     #[error("cannot listen on {address} ({key}): {}", why_not(.source))]
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
-    #[error("audit.path: {0}")]
-    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
     #[error("cannot start the audit writer's thread: {0}")]
@@ -71,6 +71,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
+    storage::check(&config.audit)?;
     Ok(())
 }
 
@@ -172,9 +173,8 @@ impl App {
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?, &offload)?;
         redactor.set(Arc::clone(&snapshot.redactor));
         let spool = open_spool(config).await?;
-        let sink = sqlite::open(&config.audit.path).await?;
-
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+        let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
@@ -182,7 +182,7 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
+        let audit = Audit::start(spool, sink, redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };

@@ -113,6 +113,12 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
     for (name, help, value) in gauges {
         out.metric(Gauge, name, help, value);
     }
+    out.metric(
+        Counter,
+        "tollgate_audit_dead_letters_total",
+        "Entries that the audit store refused and that were kept apart.",
+        status.dead_letters,
+    );
 }
 
 fn wide(number: usize) -> u64 {

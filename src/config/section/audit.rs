@@ -14,13 +14,24 @@ pub struct AuditConfig {
     pub store: AuditStore,
     /// The SQLite file.
     pub path: PathBuf,
+    /// The Postgres database, as the gateway's role.
     pub url: Option<SecretString>,
+    /// The same database as the role that owns its tables: for migrations and retention. Where it is
+    /// not set, the role of `url` does both.
+    pub owner_url: Option<SecretString>,
+    /// How long a connection to Postgres may take.
+    pub connect_timeout_ms: u64,
+    /// How long one statement may take there.
+    pub statement_timeout_ms: u64,
     /// The directory that entries are written to first; beside `path` where it is not set.
     pub spool: Option<PathBuf>,
     /// With this much in it calls are refused.
     pub spool_limit_bytes: u64,
     pub durability: Durability,
+    /// Entries older than this leave the store for files of `archive`.
     pub retention_days: Option<u32>,
+    /// The directory that they go to.
+    pub archive: Option<PathBuf>,
     pub content: AuditContent,
 }
 
@@ -40,10 +51,14 @@ impl PartialEq for AuditConfig {
             store,
             path,
             url,
+            owner_url,
+            connect_timeout_ms,
+            statement_timeout_ms,
             spool,
             spool_limit_bytes,
             durability,
             retention_days,
+            archive,
             content,
         } = self;
         *store == other.store
@@ -52,8 +67,12 @@ impl PartialEq for AuditConfig {
             && *spool_limit_bytes == other.spool_limit_bytes
             && *durability == other.durability
             && *retention_days == other.retention_days
+            && *archive == other.archive
             && *content == other.content
+            && *connect_timeout_ms == other.connect_timeout_ms
+            && *statement_timeout_ms == other.statement_timeout_ms
             && secret::same(url.as_ref(), other.url.as_ref())
+            && secret::same(owner_url.as_ref(), other.owner_url.as_ref())
     }
 }
 
@@ -63,10 +82,14 @@ impl Default for AuditConfig {
             store: AuditStore::Sqlite,
             path: PathBuf::from("data/tollgate.db"),
             url: None,
+            owner_url: None,
+            connect_timeout_ms: 20_000,
+            statement_timeout_ms: 10_000,
             spool: None,
             spool_limit_bytes: 1 << 30,
             durability: Durability::Spool,
             retention_days: None,
+            archive: None,
             content: AuditContent::None,
         }
     }

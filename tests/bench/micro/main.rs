@@ -9,6 +9,7 @@ mod answer;
 mod budget;
 mod hold;
 mod redact;
+mod ship;
 
 use std::{
     fs,
@@ -276,6 +277,7 @@ criterion_group!(
     answer::answer_redact,
     budget::budget,
     redact::redact,
-    hold::hold
+    hold::hold,
+    ship::audit_ship
 );
 criterion_main!(benches);
