@@ -9,6 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
+        checkpoint::{CheckpointKey, CheckpointLog, Checkpointer, KeyError, LogError},
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -43,6 +44,10 @@ pub enum StartError {
     Storage(#[from] StorageError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
+    #[error("audit.checkpoints: {0}")]
+    Checkpoints(#[from] LogError),
+    #[error("audit.checkpoint_key: {0}")]
+    CheckpointKey(#[from] KeyError),
     #[error("cannot start the audit writer's thread: {0}")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]
@@ -70,6 +75,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
+    CheckpointKey::check(&config.audit.checkpoint_key())?;
     Ok(())
 }
 
@@ -170,6 +176,7 @@ impl App {
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
         redactor.set(Arc::clone(&snapshot.redactor));
         let spool = open_spool(config).await?;
+        let checkpointer = open_checkpoints(config).await?;
         let sink = sqlite::open(&config.audit.path).await?;
 
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
@@ -182,6 +189,7 @@ impl App {
         let ledger_health = store.health.clone();
         let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
+        audit.seal(checkpointer);
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
@@ -380,6 +388,17 @@ async fn open_spool(config: &Config) -> Result<Spool, StartError> {
     let audit = config.audit.clone();
     let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
     Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
+}
+
+/// Makes the key and the log at the first start; both on a thread that may block.
+async fn open_checkpoints(config: &Config) -> Result<Checkpointer, StartError> {
+    let audit = config.audit.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let key = CheckpointKey::open(&audit.checkpoint_key())?;
+        let log = CheckpointLog::of(&audit)?;
+        Ok(Checkpointer::new(log, key, audit.checkpoint_rows))
+    });
+    opened.await.map_err(|lost| StartError::Thread(lost.into()))?
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

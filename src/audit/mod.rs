@@ -13,12 +13,14 @@
 //!   next no intent is taken, and past the last [`Audit::record`] waits.
 
 mod chain;
+pub mod checkpoint;
 mod entry;
 mod record;
 mod shipper;
 mod sink;
 pub mod spool;
 mod stored;
+pub mod verify;
 mod writer;
 
 use std::{
@@ -43,6 +45,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use chain::{Chain, Hash, Link, Linked};
+use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use entry::{Entry, EntryKind};
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
@@ -98,6 +101,7 @@ pub struct AuditStatus {
     pub unshipped: u64,
     /// Entries taken and not yet in the spool.
     pub unwritten: usize,
+    pub checkpoints: CheckpointStatus,
 }
 
 /// What the handles, the writer and the tasks behind the spool all see.
@@ -119,6 +123,7 @@ struct Shared {
     hurried: watch::Sender<u64>,
     /// The number of the last record that is in the store.
     shipped: watch::Sender<u64>,
+    seal: SealState,
     /// Makes the writer and the shipper give up.
     abandon: CancellationToken,
     /// Set once the writer has ended.
@@ -144,6 +149,7 @@ impl Shared {
             hurried: watch::Sender::new(0),
             shipped: watch::Sender::new(state.shipped()),
             state,
+            seal: SealState::default(),
             abandon: CancellationToken::new(),
             ended: CancellationToken::new(),
             done: CancellationToken::new(),
@@ -183,6 +189,12 @@ impl Audit {
         tasks.spawn(shipper::sync(Arc::clone(&shared)));
         tasks.spawn(Shipper::new(sink, spool.reader, Arc::clone(&shared)).run());
         Ok(Self { queue, shared })
+    }
+
+    /// Has checkpoints made of what is written, on the tasks that the trail was started with.
+    pub fn seal(&self, checkpointer: Checkpointer) {
+        let sealed = checkpointer.run(Arc::clone(&self.shared));
+        self.shared.tasks.spawn(self.shared.seal.tasks.track_future(sealed));
     }
 
     /// Writes the intent of a call and returns once it is durable.
@@ -252,7 +264,8 @@ impl Audit {
 
     #[must_use]
     pub fn status(&self) -> AuditStatus {
-        let Shared { is_failing, is_sync_failing, is_store_failing, state, .. } = &*self.shared;
+        let Shared { is_failing, is_sync_failing, is_store_failing, state, seal, .. } =
+            &*self.shared;
         AuditStatus {
             is_spool_up: !is_failing.load(Ordering::Relaxed)
                 && !is_sync_failing.load(Ordering::Relaxed),
@@ -262,6 +275,7 @@ impl Audit {
             spool_limit_bytes: state.limit_bytes(),
             unshipped: state.unshipped(),
             unwritten: self.unwritten(),
+            checkpoints: seal.status(state.head()),
         }
     }
 
@@ -304,6 +318,9 @@ impl Audit {
             // An error says that the writer has ended already.
             let _ = self.queue.send(Message::Stop).await;
             self.shared.done.cancelled().await;
+            // The last checkpoint speaks of what is shipped.
+            self.shared.seal.tasks.close();
+            self.shared.seal.tasks.wait().await;
         };
         if timeout_at(deadline, finished).await.is_err() {
             self.shared.abandon.cancel();

@@ -3,11 +3,15 @@
 use tracing_subscriber::EnvFilter;
 
 use super::{bounds, url, wide};
-use crate::config::{AuditConfig, StreamConfig, TelemetryConfig, findings::Findings};
+use crate::config::{
+    AuditConfig, CheckpointTarget, StreamConfig, TelemetryConfig, findings::Findings,
+};
 
 /// Room for two of the spool's files: one that is written to, and one that is shipped.
 const MIN_SPOOL_BYTES: u64 = 16 << 20;
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
+/// Beyond this no checkpoint would ever be made for the rows' sake.
+const MAX_CHECKPOINT_ROWS: u64 = 1_000_000_000;
 
 pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
@@ -17,6 +21,16 @@ pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
         .as_ref()
         .is_none_or(|spool| !spool.as_os_str().is_empty() && (spool.is_dir() || !spool.exists()));
     found.require(is_directory, "audit.spool", "is no path of a directory; write data/spool");
+    if let CheckpointTarget::File(path) = audit.checkpoints() {
+        let is_file = path.file_name().is_some() && !path.is_dir();
+        let remedy = "is no path of a file; write data/checkpoints.jsonl, or stdout";
+        found.require(is_file, "audit.checkpoints", remedy);
+    }
+    let key = audit.checkpoint_key();
+    let is_file = key.file_name().is_some() && !key.is_dir();
+    let remedy = "is no path of a file; write data/checkpoint.pem";
+    found.require(is_file, "audit.checkpoint_key", remedy);
+    bounds(found, "audit", &[("checkpoint_rows", audit.checkpoint_rows, 1..=MAX_CHECKPOINT_ROWS)]);
     let limits = MIN_SPOOL_BYTES..=MAX_SPOOL_BYTES;
     bounds(found, "audit", &[("spool_limit_bytes", audit.spool_limit_bytes, limits)]);
 }
