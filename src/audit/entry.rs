@@ -5,8 +5,9 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::Hash;
 use crate::{
-    domain::{CallId, Caller, MicroUsd, StreamId, Usage, UsageSource},
+    domain::{CallId, Caller, Capability, MicroUsd, StreamId, Usage, UsageSource},
     redact::{Depth, LiveRedactor},
 };
 
@@ -88,6 +89,24 @@ pub struct Entry {
     pub redactions: Option<String>,
     /// A sentence for a person. No secrets and no content.
     pub detail: Option<String>,
+    /// The run of an agent that it belongs to, as its caller says (`x-run-id`).
+    pub run_id: Option<String>,
+    /// The tool that was called.
+    pub tool: Option<String>,
+    /// The one capability that admitted the call.
+    pub capability: Option<Capability>,
+    /// What was sent, and what came back.
+    pub input: Option<ContentDigest>,
+    pub output: Option<ContentDigest>,
+}
+
+/// What a row proves of a content, which is kept apart from it and can be deleted alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentDigest {
+    /// SHA-256 of the whole content, its secrets taken out.
+    pub hash: Hash,
+    /// The whole content's length, however much of it is kept.
+    pub bytes: u64,
 }
 
 impl Entry {
@@ -119,6 +138,11 @@ impl Entry {
             time_to_first: None,
             redactions: None,
             detail: None,
+            run_id: None,
+            tool: None,
+            capability: None,
+            input: None,
+            output: None,
         }
     }
 
@@ -135,6 +159,9 @@ impl Entry {
             stream_id: self.stream_id,
             trace_id: self.trace_id,
             client_address: self.client_address,
+            run_id: self.run_id.clone(),
+            tool: self.tool.clone(),
+            capability: self.capability.clone(),
             ..Self::new(kind, self.operation, self.request_id.clone())
         }
     }
@@ -143,7 +170,8 @@ impl Entry {
     pub(super) fn redact(&mut self, redactor: &LiveRedactor) {
         // Names and ids have a shape, which the contextual rules would read too much into.
         redactor.redact_in_place(&mut self.request_id, Depth::Formats);
-        let names = [&mut self.provider, &mut self.provider_model, &mut self.finish_reason];
+        let Self { provider, provider_model, finish_reason, run_id, tool, .. } = self;
+        let names = [provider, provider_model, finish_reason, run_id, tool];
         for name in names.into_iter().flatten() {
             redactor.redact_in_place(name, Depth::Formats);
         }

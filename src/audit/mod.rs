@@ -46,7 +46,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use chain::{Chain, Hash, Link, Linked};
 use checkpoint::{CheckpointStatus, Checkpointer, SealState};
-pub use entry::{Entry, EntryKind};
+pub use entry::{ContentDigest, Entry, EntryKind};
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
 };
@@ -295,6 +295,7 @@ impl Audit {
             });
             let mut shipped = self.shared.shipped.subscribe();
             tokio::select! {
+                biased;
                 _ = shipped.wait_for(|shipped| *shipped >= last) => Some(()),
                 () = self.shared.done.cancelled() => None,
             }

@@ -10,8 +10,8 @@
 
 use std::io::Write as _;
 
-use super::Entry;
-use crate::domain::{Caller, UsageSource};
+use super::{ContentDigest, Entry};
+use crate::domain::{Caller, Capability, UsageSource};
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum FieldType {
 use FieldType::{Number, Text};
 
 /// The fields in their order, which is part of the encoding: new ones go to the end.
-pub const FIELDS: [(&str, FieldType); 33] = [
+pub const FIELDS: [(&str, FieldType); 40] = [
     ("id", Text),
     ("call_id", Text),
     ("time_micros", Number),
@@ -57,6 +57,13 @@ pub const FIELDS: [(&str, FieldType); 33] = [
     ("time_to_first_micros", Number),
     ("redactions", Text),
     ("detail", Text),
+    ("run_id", Text),
+    ("tool", Text),
+    ("capability", Text),
+    ("input_hash", Text),
+    ("input_bytes", Number),
+    ("output_hash", Text),
+    ("output_bytes", Number),
 ];
 
 /// The longest text that is stored; longer ones are cut, as those come from strangers.
@@ -227,6 +234,11 @@ pub fn encode(entry: &Entry, to: &mut Vec<u8>) {
     to.number(entry.time_to_first.map(|time| clamped(time.as_micros())));
     to.text(entry.redactions.as_deref());
     to.text(entry.detail.as_deref());
+    to.text(entry.run_id.as_deref());
+    to.text(entry.tool.as_deref());
+    to.text(entry.capability.as_ref().map(Capability::as_str));
+    encode_digest(entry.input.as_ref(), &mut to);
+    encode_digest(entry.output.as_ref(), &mut to);
     to.finish();
 }
 
@@ -243,6 +255,13 @@ fn encode_caller(caller: Option<&Caller>, required: Option<&str>, to: &mut Encod
         Some(extra) => to.written(|out| _ = serde_json::to_writer(out, extra)),
         None => to.null(),
     }
+}
+
+fn encode_digest(digest: Option<&ContentDigest>, to: &mut Encoder<'_>) {
+    to.shown(digest.map(|digest| {
+        std::fmt::from_fn(|f| digest.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}")))
+    }));
+    to.number(digest.map(|digest| clamped(digest.bytes)));
 }
 
 /// 32 hexadecimal digits, as W3C trace context has them.

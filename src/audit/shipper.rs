@@ -150,6 +150,8 @@ impl Shipper {
     /// One batch.
     async fn ship(&mut self) -> Result<(), ShipError> {
         let records = self.blocking(SpoolReader::read).await.map_err(ReadError::Disk)?;
+        // What was kept aside as damaged is not waited for.
+        self.tell_shipped();
         let Some(reader) = self.reader.as_mut().filter(|_| records > 0) else { return Ok(()) };
         let batch = reader.batch()?;
         // A panic is the batch's alone: else nothing would ever be shipped again.
@@ -164,11 +166,16 @@ impl Shipper {
         if self.shared.is_store_failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the audit store can be written again");
         }
-        self.shared.shipped.send_replace(self.shared.state.shipped());
+        self.tell_shipped();
         if is_segment_done {
             self.blocking(SpoolReader::remove_finished).await.map_err(ReadError::Disk)?;
         }
         Ok(())
+    }
+
+    fn tell_shipped(&self) {
+        let shipped = self.shared.state.shipped();
+        self.shared.shipped.send_if_modified(|told| std::mem::replace(told, shipped) != shipped);
     }
 
     fn tell(&self, error: &ShipError) {

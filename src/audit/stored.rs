@@ -80,13 +80,30 @@ pub struct StoredEntry {
     pub redactions: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// As the caller gave it in `x-run-id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The one that admitted the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
+    /// SHA-256 of the content, 64 hexadecimal digits, and its length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_bytes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<i64>,
 }
 
 impl StoredEntry {
     /// From the record that stands at `seq` of its store.
     #[must_use]
     pub fn new(seq: i64, record: &Record<'_>) -> Self {
-        const { assert!(FIELDS.len() == 33, "the fields below are taken in the order of FIELDS") };
+        const { assert!(FIELDS.len() == 40, "the fields below are taken in the order of FIELDS") };
         let mut values = record.values().iter().copied();
         let mut next = || values.next().unwrap_or(Value::Null);
         let text = |value: Value<'_>| value.text().map(str::to_owned);
@@ -126,6 +143,13 @@ impl StoredEntry {
             time_to_first_micros: next().number(),
             redactions: next().text().map(json),
             detail: text(next()),
+            run_id: text(next()),
+            tool: text(next()),
+            capability: text(next()),
+            input_hash: text(next()),
+            input_bytes: next().number(),
+            output_hash: text(next()),
+            output_bytes: next().number(),
         }
     }
 }

@@ -137,7 +137,10 @@ impl Writer {
     fn take(&mut self, message: Message, has_room: bool) {
         match message {
             // Nobody waits any more and nothing was tried, or there is no room: it never was.
-            Message::Intent { ack, .. } if !has_room || ack.is_closed() => self.count_out(1),
+            Message::Intent { ack, .. } if !has_room || ack.is_closed() => {
+                drop(ack);
+                self.count_out(1);
+            }
             Message::Intent { mut entry, ack, queued_at } => {
                 entry.redact(&self.redactor);
                 self.add(entry, Some(Waiter { ack, queued_at }));
@@ -203,7 +206,7 @@ impl Writer {
         if self.shared.is_failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the audit spool can be written again");
         }
-        self.count_out(self.entries.len());
+        let written = self.entries.len();
         self.encoded = 0;
         let mut ends = Vec::new();
         for (entry, waiter) in self.entries.drain(..).zip(self.waiters.drain(..)) {
@@ -214,7 +217,10 @@ impl Writer {
             }
         }
         self.shared.dirty.notify_one();
+        // Last of all, and what follows from it first: whoever sees that nothing is unwritten may
+        // rely on it that everybody was told, and that nothing more comes of it.
         self.count_in(ends.len());
+        self.count_out(written);
         for end in ends {
             self.add(end, None);
         }

@@ -72,6 +72,12 @@ impl CapabilitySet {
         small.0.iter().any(|capability| large.0.contains(capability))
     }
 
+    /// The first one that stands in both sets.
+    #[must_use]
+    pub fn first_common(&self, other: &Self) -> Option<&Capability> {
+        self.0.iter().find(|capability| other.0.contains(*capability))
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -57,6 +57,36 @@ uuid_id! {
     NoticeId
 }
 
+/// `x-run-id`: which run of an agent a request belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RunId(String);
+
+/// A run's id that is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`x-run-id` is to be sent once, as 1 to 128 visible ASCII characters, or not at all.")]
+pub struct InvalidRunId;
+
+impl RunId {
+    /// It stands in every row of its run, and in an index.
+    pub const MAX_LEN: usize = 128;
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&[u8]> for RunId {
+    type Error = InvalidRunId;
+
+    fn try_from(header: &[u8]) -> Result<Self, InvalidRunId> {
+        let text = str::from_utf8(header).map_err(|_| InvalidRunId)?;
+        let is_sane = (1..=Self::MAX_LEN).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_sane.then(|| Self(text.to_owned())).ok_or(InvalidRunId)
+    }
+}
+
 /// `x-request-id`: the caller's own if it is sane, else ours.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RequestId(String);

@@ -18,7 +18,7 @@ pub use caller::{Caller, TrustLevel};
 pub use capability::{Capability, CapabilitySet, Vocabulary};
 pub use denial::{Denial, Kind};
 pub use frame::{CancelReason, Frame, FrameError};
-pub use id::{CallId, NoticeId, RequestId, StreamId};
+pub use id::{CallId, InvalidRunId, NoticeId, RequestId, RunId, StreamId};
 pub use money::{MicroUsd, Price};
 pub use trace::TraceContext;
 pub use unescaped::{

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Caller, RequestId, TraceContext},
+    domain::{Caller, InvalidRunId, RequestId, RunId, TraceContext},
     pipeline::Failure,
 };
 
@@ -23,6 +23,7 @@ pub struct RequestContext(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     request_id: RequestId,
+    run_id: Result<Option<RunId>, InvalidRunId>,
     operation: &'static str,
     address: Option<IpAddr>,
     trace: TraceContext,
@@ -34,12 +35,14 @@ struct Inner {
 impl RequestContext {
     pub(super) fn new(
         request_id: RequestId,
+        run_id: Result<Option<RunId>, InvalidRunId>,
         operation: &'static str,
         address: Option<IpAddr>,
         trace: TraceContext,
     ) -> Self {
         Self(Arc::new(Inner {
             request_id,
+            run_id,
             operation,
             address,
             trace,
@@ -51,6 +54,11 @@ impl RequestContext {
 
     pub(super) fn request_id(&self) -> &RequestId {
         &self.0.request_id
+    }
+
+    /// The run that the request says it belongs to. What it says may be no id.
+    pub(super) fn run_id(&self) -> Result<Option<&RunId>, InvalidRunId> {
+        self.0.run_id.as_ref().map(Option::as_ref).map_err(|error| *error)
     }
 
     pub(super) fn operation(&self) -> &'static str {
@@ -84,6 +92,16 @@ impl RequestContext {
         // Set once a request, by the one layer that authenticates.
         let _ = self.0.caller.set(caller);
     }
+}
+
+/// A request belongs to one run or to none.
+pub(super) fn run_id(headers: &HeaderMap) -> Result<Option<RunId>, InvalidRunId> {
+    let mut values = headers.get_all("x-run-id").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(InvalidRunId);
+    }
+    RunId::try_from(value.as_bytes()).map(Some)
 }
 
 /// The address of the client: the peer's, or, where the peer is a trusted proxy, the last one in

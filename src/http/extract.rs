@@ -39,9 +39,13 @@ impl<S: Sync> FromRequestParts<S> for Call {
         let (context, caller) = known.ok_or_else(|| {
             ApiError::new(Kind::Internal, "This route does not know its caller: a bug.")
         })?;
+        let run_id = context.run_id().map_err(|error| {
+            Denial::new(Kind::InvalidRequest, error.to_string()).with_param("x-run-id")
+        })?;
         Ok(Self {
             context: CallContext {
                 request_id: context.request_id().clone(),
+                run_id: run_id.cloned(),
                 operation: context.operation(),
                 caller: Arc::clone(caller),
                 address: context.address(),

@@ -41,7 +41,7 @@ use tracing::Instrument as _;
 
 use super::{
     ApiError, AppState, Settings,
-    context::{RequestContext, client_address, customer},
+    context::{RequestContext, client_address, customer, run_id},
     error, openapi, watch,
 };
 use crate::{
@@ -119,6 +119,7 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     });
     let context = RequestContext::new(
         request_id,
+        run_id(headers),
         openapi::operation(request.method(), route),
         client_address(&request, &state.settings().trusted_proxies),
         span.trace(),
@@ -171,6 +172,7 @@ fn record(state: &AppState, context: &RequestContext, error: &ApiError) {
     tracing::info!(code = kind.code(), reason = error.reason(), "a request was denied");
     let mut entry =
         Entry::new(EntryKind::Denied, context.operation(), context.request_id().as_str());
+    entry.run_id = context.run_id().ok().flatten().map(|id| id.as_str().to_owned());
     entry.caller = context.caller().cloned();
     entry.required.clone_from(&refused.required);
     entry.model.clone_from(&refused.model);

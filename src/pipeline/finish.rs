@@ -126,7 +126,9 @@ impl OpenCall {
         let mut intent =
             Entry::new(EntryKind::Intent, context.operation, context.request_id.as_str());
         intent.call_id = Some(id);
+        intent.run_id = context.run_id.as_ref().map(|id| id.as_str().to_owned());
         intent.caller = Some(std::sync::Arc::clone(&context.caller));
+        intent.capability = model.requires.first_common(&context.caller.capabilities).cloned();
         intent.required = Some(model.requires.to_string());
         intent.model = Some(model.name.clone());
         intent.stream_id = stream_id;

@@ -35,7 +35,7 @@ use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
     config::{Config, ResponseRedaction},
-    domain::{Caller, CapabilitySet, Denial, RequestId, TraceContext, Vocabulary},
+    domain::{Caller, CapabilitySet, Denial, RequestId, RunId, TraceContext, Vocabulary},
     provider::{Registry, RegistryError},
     redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
     stream::Hub,
@@ -162,6 +162,7 @@ impl Failure {
 #[derive(Debug, Clone)]
 pub struct CallContext {
     pub request_id: RequestId,
+    pub run_id: Option<RunId>,
     /// The operation's id in the `OpenAPI` document.
     pub operation: &'static str,
     pub caller: Arc<Caller>,

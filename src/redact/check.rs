@@ -3,12 +3,19 @@
 use super::rule::{Need, Rule};
 
 /// Is this a secret, as far as `rule` tells? `secret` has the shape.
-pub(super) fn passes(rule: &Rule, secret: &[u8], stop_words: &[String]) -> bool {
+pub(super) fn passes(
+    rule: &Rule,
+    secret: &[u8],
+    (stop_words, samples): (&[String], &[String]),
+) -> bool {
     let meets = |need: &Need| match need {
         Need::Digit => secret.iter().any(u8::is_ascii_digit),
         Need::Letter => secret.iter().any(u8::is_ascii_alphabetic),
         Need::Mixed => kinds(secret) >= 2,
         Need::NoStopWord => !has_stop_word(secret, stop_words),
+        Need::NoSample => {
+            !samples.iter().any(|sample| secret.eq_ignore_ascii_case(sample.as_bytes()))
+        }
     };
     rule.max.is_none_or(|max| secret.len() <= max)
         && rule.needs.iter().all(meets)

@@ -69,6 +69,7 @@ pub struct Engine {
     names: Vec<Arc<str>>,
     pub(super) contexts: Contexts,
     stop_words: Vec<String>,
+    samples: Vec<String>,
     /// A shorter text has no secret: most strings of a request are such.
     shortest: usize,
     allowed: AllowList,
@@ -101,6 +102,7 @@ impl Engine {
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let engine = Self {
             names: names.cloned().collect(),
+            samples: set.samples.clone(),
             shortest: shortest(&rules, &set.contexts)?,
             allowed: AllowList::default(),
             infos: RuleInfo::of(set),
@@ -273,7 +275,7 @@ impl Engine {
     /// Has it what its rule needs beside the shape?
     pub(super) fn is_secret(&self, rule: RuleId, secret: &[u8]) -> bool {
         let secret = placeholder::visible(secret);
-        check::passes(self.rule(rule), &secret, &self.stop_words)
+        check::passes(self.rule(rule), &secret, (&self.stop_words, &self.samples))
             && !self.allowed.has(self.name(rule), &secret)
     }
 

@@ -32,7 +32,7 @@ pub struct Rule {
     /// A regular expression of bytes and ASCII classes, anchored where the prefix begins. If it
     /// has a group `(?<secret>…)`, only that is the secret.
     pub pattern: String,
-    /// The longest match in bytes. None: there is none.
+    /// The longest secret in bytes. None: there is none.
     #[serde(default)]
     pub max: Option<usize>,
     /// Must the prefix begin a word? No byte of `[A-Za-z0-9_]` may stand before it then.
@@ -79,6 +79,8 @@ pub enum Need {
     Mixed,
     /// No word of the shared list, in whatever case.
     NoStopWord,
+    /// None of the shared list of what stands for a password, in whatever case.
+    NoSample,
 }
 
 /// A rule of tier 2: a value that is assigned to one of these names.
@@ -101,6 +103,8 @@ pub struct ContextRule {
 pub struct RuleSet {
     #[serde(default)]
     pub(super) stop_words: Vec<String>,
+    #[serde(default)]
+    pub(super) samples: Vec<String>,
     #[serde(default, rename = "rule")]
     pub(super) rules: Vec<Rule>,
     #[serde(default, rename = "context")]

@@ -62,6 +62,7 @@ fn rule(own: &OwnRuleConfig) -> Rule {
         RuleNeed::Letter => Need::Letter,
         RuleNeed::Mixed => Need::Mixed,
         RuleNeed::NoStopWord => Need::NoStopWord,
+        RuleNeed::NoSample => Need::NoSample,
     };
     Rule {
         name: own.name.as_str().into(),

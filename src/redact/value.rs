@@ -78,11 +78,23 @@ fn bare(rest: &[u8]) -> usize {
     while let Some(byte) = rest.get(at) {
         match prefix::transparent(rest, at) {
             Some(length) => at += length,
+            None if *byte == b'&' && !goes_on(&rest[at + 1..]) => at += 1,
             None if ends_bare(*byte) => break,
             None => at += 1,
         }
     }
     at
+}
+
+/// After a `&`: does the next member of a query follow, or the next command? Else it is part of the
+/// value: half a password must not stay.
+fn goes_on(rest: &[u8]) -> bool {
+    let rest = rest.strip_prefix(b"amp;").unwrap_or(rest);
+    let in_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_.-%[]".contains(byte);
+    match rest.get(rest.iter().take_while(in_name).count()) {
+        Some(b'=') => true,
+        _ => rest.first().is_none_or(|byte| ends_bare(*byte)),
+    }
 }
 
 /// A value without quotes has none of these.

@@ -36,6 +36,8 @@ const LEAST_DATA_BYTES: usize = 64;
 /// So much of a word says whether it may be a secret at all: it is what two bytes give, and a
 /// prefix has two at least.
 const HEAD_SEXTETS: usize = 3;
+/// No secret is shorter in base64: it is six bytes then, and its prefix is two of them.
+const LEAST_WORD_BYTES: usize = 8;
 /// In place of the six bits of a byte that is not base64.
 const NONE: u8 = u8::MAX;
 
@@ -90,27 +92,27 @@ impl Views {
     ) -> Vec<(Range<usize>, T)> {
         let mut found = Vec::new();
         let (mut lines_until, mut done) = (0, 0);
-        // A `/` stands in paths, too: what follows it may be a word.
-        let mut in_word = false;
-        for (start, byte) in text.iter().enumerate() {
-            let is_base64 = is_base64(*byte);
-            let begins = is_base64 && !in_word;
-            in_word = is_base64 && *byte != b'/';
-            if !begins || start < done || !self.begins_secret(&text[start..]) {
-                continue;
-            }
-            let run = if start < lines_until {
-                // The lines were decoded as one. That this is a run of its own is the other way
-                // to read them.
-                start..line_end(text, start)
-            } else {
-                start..run_end(text, start)
-            };
-            lines_until = lines_until.max(run.end);
-            let decoded = decode(&text[run.start..run.end.min(start + MAX_RUN_BYTES)]);
-            if let Some(what) = find(&decoded) {
-                done = run.end;
-                found.push((run, what));
+        for word in words(text) {
+            // A `/` stands in paths, too: what follows it may be a word.
+            let mut begins = true;
+            for start in word.clone() {
+                let is_first = std::mem::replace(&mut begins, text[start] == b'/');
+                if !is_first || start < done || !self.begins_secret(&text[start..]) {
+                    continue;
+                }
+                let run = if start < lines_until {
+                    // The lines were decoded as one. That this is a run of its own is the other
+                    // way to read them.
+                    start..line_end(text, start)
+                } else {
+                    start..run_end(text, start)
+                };
+                lines_until = lines_until.max(run.end);
+                let decoded = decode(&text[run.start..run.end.min(start + MAX_RUN_BYTES)]);
+                if let Some(what) = find(&decoded) {
+                    done = run.end;
+                    found.push((run, what));
+                }
             }
         }
         found
@@ -180,6 +182,30 @@ fn forms(prefix: &[u8]) -> Vec<Vec<u8>> {
 /// The first three sextets as one number.
 fn head(form: &[u8]) -> usize {
     form.iter().take(HEAD_SEXTETS).fold(0, |head, sextet| head << 6 | usize::from(*sextet))
+}
+
+/// The runs of base64's letters that are long enough. Of shorter ones only one byte in as many is
+/// looked at, or few more: most words of a text are such.
+fn words(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            // What is before `from` is no letter.
+            let probe = from + LEAST_WORD_BYTES - 1;
+            if !is_base64(*text.get(probe)?) {
+                from = probe + 1;
+                continue;
+            }
+            let before = text[from..probe].iter().rev().take_while(|byte| is_base64(**byte));
+            let start = probe - before.count();
+            let behind = text[probe..].iter().take_while(|byte| is_base64(**byte));
+            let end = probe + behind.count();
+            from = end + 1;
+            if end - start >= LEAST_WORD_BYTES {
+                return Some(start..end);
+            }
+        }
+    })
 }
 
 fn is_base64(byte: u8) -> bool {

@@ -69,6 +69,8 @@ pub enum RuleNeed {
     Mixed,
     /// No word that made-up secrets have, such as `example`.
     NoStopWord,
+    /// Not what stands for a password in documents, such as `secret`.
+    NoSample,
 }
 
 impl Default for RedactionConfig {

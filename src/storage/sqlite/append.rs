@@ -13,7 +13,7 @@ use crate::audit::{AuditSink, Linked, SinkError};
 
 /// The row counts that there are statements for. Fewer rows use the next larger one, whose other
 /// rows stay unbound and are left out: so a batch is one statement and one trip to the connection's
-/// thread. SQLite takes 32,766 values at once, which would be 885 rows.
+/// thread. SQLite takes 32,766 values at once, which would be 744 rows.
 const STATEMENT_ROWS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const MOST_ROWS: usize = STATEMENT_ROWS[STATEMENT_ROWS.len() - 1];
 

@@ -211,8 +211,10 @@ async fn a_call_given_up_while_its_intent_is_written_is_closed_as_canceled() {
 async fn a_call_given_up_before_it_hears_of_its_intent_is_closed_as_canceled() {
     let stage = Stage::new(Mode::Work);
     let call = intent();
+    stage.disk.set_hanging(true);
     let mut waiting = Box::pin(stage.audit.intent(call.clone()));
     assert!(poll!(&mut waiting).is_pending());
+    stage.disk.set_hanging(false);
     eventually(|| stage.audit.unwritten() == 0).await;
     drop(waiting);
     assert_eq!(kinds_of(&call, &stage.lines().await), ["intent", "canceled"]);
@@ -305,6 +307,7 @@ async fn what_shutdown_can_not_ship_waits_for_the_next_start() {
         for _ in 0..300 {
             stage.audit.record(denial()).await;
         }
+        eventually(|| stage.audit.unwritten() == 0).await;
         let short = Duration::from_millis(200);
         assert_eq!(stage.audit.flush(short).await, Err(Unwritten(300)));
         stage.audit.shutdown(short).await.unwrap();

@@ -45,6 +45,8 @@ fn full(entry: Entry, planted: &Planted) -> Entry {
         provider: Some(at("provider")),
         provider_model: Some(at("provider_model")),
         finish_reason: Some(at("finish_reason")),
+        run_id: Some(at("run_id")),
+        tool: Some(at("tool")),
         detail: Some(format!("There is no model `{}`.", at("detail"))),
         ..entry
     }

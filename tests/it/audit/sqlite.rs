@@ -79,6 +79,13 @@ async fn every_field_comes_back_as_it_was_written() {
         time_to_first_micros: Some(98_765),
         redactions: Some(serde_json::json!({"aws": 2})),
         detail: text("all is well"),
+        run_id: text("run-7"),
+        tool: text("fleet_ps"),
+        capability: text("model:reasoning"),
+        input_hash: Some("ab".repeat(32)),
+        input_bytes: Some(70_000),
+        output_hash: Some("0c".repeat(32)),
+        output_bytes: Some(0),
     };
     assert_eq!(*second, expected);
 }

@@ -9,7 +9,9 @@ use std::{
 };
 
 use tollgate::{
-    audit::{AuditSink, Chain, Entry, EntryKind, Link, Linked, Record, SinkError, encode},
+    audit::{
+        AuditSink, Chain, ContentDigest, Entry, EntryKind, Link, Linked, Record, SinkError, encode,
+    },
     domain::{CallId, Caller, MicroUsd, StreamId, TrustLevel, Usage, UsageSource, Vocabulary},
 };
 
@@ -84,6 +86,11 @@ pub fn settle(intent: &Entry) -> Entry {
         time_to_first: Some(Duration::from_micros(98_765)),
         redactions: Some(r#"{"aws":2}"#.to_owned()),
         detail: Some("all is well".to_owned()),
+        run_id: Some("run-7".to_owned()),
+        tool: Some("fleet_ps".to_owned()),
+        capability: Vocabulary::new(["model:reasoning"]).get("model:reasoning"),
+        input: Some(ContentDigest { hash: [0xab; 32], bytes: 70_000 }),
+        output: Some(ContentDigest { hash: [0x0c; 32], bytes: 0 }),
         ..intent.follow_up(EntryKind::Settle)
     }
 }

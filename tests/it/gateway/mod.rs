@@ -20,6 +20,7 @@ mod redaction;
 mod redaction_setting;
 mod reload;
 mod resume;
+mod run;
 mod secret;
 mod seen;
 mod shared_store;

@@ -230,10 +230,10 @@ async fn what_takes_a_slot_or_money_or_much_at_once_is_not_leased() {
     assert!(Arc::ptr_eq(&leased(Arc::clone(&inner), 0), &inner), "0 is off");
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_refill_is_under_way_for_each_key() {
-    let store = Arc::new(MemoryLedger::new());
-    let remote = Remote::new(&store, Duration::from_millis(2));
+/// Fifty calls at once, on a store so far away. Says how many of them it saw, and how many leases
+/// served.
+async fn fifty_at_once(trip: Duration) -> (u64, usize) {
+    let remote = Remote::new(&Arc::new(MemoryLedger::new()), trip);
     let ledger = Arc::new(LeasedLedger::new(Arc::clone(&remote) as _, MAX_LEASE));
     let mut calls = JoinSet::new();
     for _ in 0..50 {
@@ -241,24 +241,18 @@ async fn one_refill_is_under_way_for_each_key() {
         calls.spawn(async move { ledger.reserve(CallId::generate(), &[requests()]).await.is_ok() });
     }
     assert!(calls.join_all().await.into_iter().all(|is_in| is_in));
+    (remote.reserves.load(Ordering::Relaxed), ledger.open())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_refill_is_under_way_for_each_key() {
     // Ten while the key was cold, and a lease for forty.
-    assert_eq!(remote.reserves.load(Ordering::Relaxed), 11);
-    assert_eq!(ledger.open(), 40);
+    assert_eq!(fifty_at_once(Duration::from_millis(2)).await, (11, 40));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_slower_than_a_lease_lasts_is_asked_directly() {
-    let store = Arc::new(MemoryLedger::new());
-    let remote = Remote::new(&store, 2 * MAX_LEASE);
-    let ledger = Arc::new(LeasedLedger::new(Arc::clone(&remote) as _, MAX_LEASE));
-    let mut calls = JoinSet::new();
-    for _ in 0..50 {
-        let ledger = Arc::clone(&ledger);
-        calls.spawn(async move { ledger.reserve(CallId::generate(), &[requests()]).await.is_ok() });
-    }
-    assert!(calls.join_all().await.into_iter().all(|is_in| is_in));
-    assert_eq!(remote.reserves.load(Ordering::Relaxed), 51);
-    assert_eq!(ledger.open(), 0);
+    assert_eq!(fifty_at_once(2 * MAX_LEASE).await, (51, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod request;
 mod rule;
 mod setup;
 mod turn;
+mod vector_cut;
 mod vectors;
 mod view;
 mod window;

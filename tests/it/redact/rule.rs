@@ -82,7 +82,9 @@ fn what_is_allowed_is_not_shown() {
 fn checks_tell_secrets_from_what_looks_like_one() {
     let rules = |checks: &str| {
         let rule = "name = 'a'\nprefixes = ['ab_']\npattern = 'ab_(?<secret>[A-Za-z0-9]{8,})'\n";
-        redactor_of(&format!("stop_words = ['Fake']\n[[rule]]\n{rule}{checks}"))
+        redactor_of(&format!(
+            "stop_words = ['Fake']\nsamples = ['abcdabcd']\n[[rule]]\n{rule}{checks}"
+        ))
     };
     for (checks, secret, is_one) in [
         ("needs = ['digit']", "abcdefgh", false),
@@ -94,6 +96,8 @@ fn checks_tell_secrets_from_what_looks_like_one() {
         ("needs = ['mixed']", "abcd3fgh", true),
         ("needs = ['no-stop-word']", "abcFAKE1", false),
         ("needs = ['no-stop-word']", "abcFAK11", true),
+        ("needs = ['no-sample']", "abcDABCD", false),
+        ("needs = ['no-sample']", "abcdabcd1", true),
         ("entropy = 2.0", "aaaaaaab", false),
         ("entropy = 2.0", "abcdabcd", true),
         ("allow = ['abcdabcd']", "abcdabcd", false),

@@ -94,6 +94,12 @@ impl Call {
         self
     }
 
+    /// Adds a header beside those of the same name.
+    pub fn header_too(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.append(name, HeaderValue::from_str(value).expect("a header's value"));
+        self
+    }
+
     pub fn without_header(mut self, name: &'static str) -> Self {
         self.headers.remove(name);
         self
