@@ -84,7 +84,7 @@ pub(super) fn public_key(database: Database) -> Result<(), Failure> {
 }
 
 fn verified(options: Options) -> Result<bool, Failure> {
-    let is_configured = options.database.path.is_none();
+    let is_configured = options.database.path.is_none() && options.database.config.is_some();
     let Options { database, checkpoints, public_key, spool, from, to, json } = options;
     let config = database.section()?;
     let mut notes = Vec::new();

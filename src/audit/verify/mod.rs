@@ -235,9 +235,9 @@ impl Verification {
         let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
         let mut part = found.clone().unwrap_or_else(|| span.clone());
         let bounds = (known.before.map(number), known.after.map(number));
-        if found.is_none()
-            && (from.is_some() && bounds.0.is_none() || to.is_some() && bounds.1.is_none())
-        {
+        // Where no row says that it is of that time, there are those between two checkpoints.
+        let is_between = bounds.0.is_some() && (to.is_none() || bounds.1.is_some());
+        if found.is_none() && !is_between {
             return Ok(None);
         }
         if let Some(before) = bounds.0 {

@@ -119,7 +119,8 @@ impl Walk {
 
     fn spot(&self, row: &ChainRow, chunk: &ChainChunk) -> Spot {
         let (entry, time) = chunk.entry(row);
-        let (writer, epoch, seq) = (Some(self.writer.writer), Some(row.epoch), Some(row.seq));
+        let (writer, epoch) = (Some(self.writer.writer), Some(row.epoch));
+        let seq = Some(row.seq).filter(|seq| *seq > 0);
         Spot { writer, epoch, seq, entry, time, ..Spot::default() }
     }
 

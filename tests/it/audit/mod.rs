@@ -1,6 +1,7 @@
 //! The audit trail: the handle over a sink that fails on demand, and each real sink.
 
 mod chain;
+mod checkpoint;
 mod contract;
 mod fake_disk;
 mod faulty;
@@ -15,3 +16,6 @@ mod spool_model;
 mod sqlite;
 mod support;
 mod tail;
+mod tamper;
+mod trail;
+mod verify;

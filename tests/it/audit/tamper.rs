@@ -1,0 +1,392 @@
+//! Whoever may do anything to the store, and something to the checkpoints, is found out, and where.
+
+use jiff::SignedDuration;
+use tollgate::audit::{
+    Chain, Entry, FIELDS, FieldType, Link, MAX_TEXT_BYTES,
+    checkpoint::{Checkpoint, CheckpointKey, CheckpointLog},
+    verify::{Finding, FindingKind, Options, Report},
+};
+use uuid::Uuid;
+
+use super::{
+    support::denial,
+    trail::{EPOCH_ROWS, Sqlite, TamperStore, Trail, WRITER_ROWS, append, found},
+};
+
+/// A row in the midst of the first writer's second epoch: a settle, with every field set.
+const MIDST: u64 = EPOCH_ROWS + 10;
+
+#[track_caller]
+fn is_at(finding: &Finding, writer: Uuid, seq: u64) {
+    assert_eq!((finding.spot.writer, finding.spot.seq), (Some(writer), Some(seq)), "{finding}");
+}
+
+#[track_caller]
+fn only(report: &Report) -> &Finding {
+    assert_eq!(report.finding_count, 1, "{report:#?}");
+    &report.findings[0]
+}
+
+async fn each_column_that_is_edited_is_found<S: TamperStore>() {
+    let trail = Trail::<S>::new().await;
+    let at = trail.at(0, MIDST);
+    for (name, field) in FIELDS {
+        let other = match (name, field) {
+            ("id" | "call_id" | "stream_id", _) => format!("'{}'", Uuid::now_v7()),
+            (_, FieldType::Text) => format!("{name} || 'x'"),
+            (_, FieldType::Number) => format!("{name} + 1"),
+        };
+        // One of the entry's facts is another, and one is gone.
+        for other in [&*other, "NULL"] {
+            if other == "NULL"
+                && ["id", "time_micros", "kind", "request_id", "operation"].contains(&name)
+            {
+                continue;
+            }
+            // What was there is put back for the next.
+            let keep = "DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT * FROM audit WHERE ";
+            trail.store.execute(&format!("{keep}{at}")).await;
+            trail.store.execute(&format!("UPDATE audit SET {name} = {other} WHERE {at}")).await;
+            let report = trail.verify().await;
+            let finding = &report.findings[0];
+            assert_eq!(finding.kind, FindingKind::Edited, "{name}: {finding}");
+            // A call's later end is hidden by an end that it has no more.
+            let others = &report.findings[1..];
+            assert!(others.iter().all(|one| one.kind == FindingKind::Hidden), "{name}: {others:?}");
+            is_at(finding, trail.writers[0], MIDST);
+            assert!(finding.expected.is_some() && finding.spot.entry.is_some(), "{finding:?}");
+            let back = format!("UPDATE audit SET {name} = (SELECT {name} FROM kept) WHERE {at}");
+            trail.store.execute(&back).await;
+        }
+    }
+    assert!(trail.verify().await.is_clean);
+}
+
+async fn each_column_of_a_link_that_is_edited_is_found<S: TamperStore>() {
+    let hash = S::blob(&[7; 32]);
+    let short = S::blob(&[7; 31]);
+    for (set, kind) in [
+        ("epoch = epoch + 1".to_owned(), FindingKind::Edited),
+        ("epoch = -1".to_owned(), FindingKind::Malformed),
+        (format!("hash = {hash}"), FindingKind::HashEdited),
+        (format!("hash = {short}"), FindingKind::Malformed),
+        ("chain_seq = -5".to_owned(), FindingKind::Malformed),
+        (format!("chain_seq = {}", WRITER_ROWS + 9), FindingKind::Gap),
+        (format!("writer = '{}'", Uuid::max()), FindingKind::Gap),
+        ("superseded = NOT superseded".to_owned(), FindingKind::Hidden),
+    ] {
+        let trail = Trail::<S>::new().await;
+        trail.store.execute(&format!("UPDATE audit SET {set} WHERE {}", trail.at(0, MIDST))).await;
+        let report = trail.verify().await;
+        let finding = found(&report, kind);
+        let seq = if set == "chain_seq = -5" { None } else { Some(MIDST) };
+        assert_eq!(finding.spot.seq, seq, "{set}: {finding}");
+        assert_eq!(finding.spot.writer, Some(trail.writers[0]), "{set}: {finding}");
+    }
+}
+
+/// Encoding cuts a text: what is behind the cut must not be a place to hide.
+async fn what_encoding_would_take_away_is_found<S: TamperStore>() {
+    let trail = Trail::<S>::new().await;
+    let rows = trail.rows(0).await;
+    // The fourth of four is the one with the texts that were cut and mended.
+    let at = trail.at(0, 4);
+    assert!(rows[3].record.len() > MAX_TEXT_BYTES);
+    trail
+        .store
+        .execute(&format!("UPDATE audit SET detail = detail || 'and more' WHERE {at}"))
+        .await;
+    let report = trail.verify().await;
+    assert_eq!(only(&report).kind, FindingKind::Malformed);
+    is_at(only(&report), trail.writers[0], 4);
+}
+
+async fn rows_that_are_gone_are_found<S: TamperStore>() {
+    for (first, last) in [(1, 1), (1, 20), (MIDST, MIDST), (MIDST, MIDST + 17)] {
+        let trail = Trail::<S>::new().await;
+        let writer = trail.writers[1];
+        let between = format!("writer = '{writer}' AND chain_seq BETWEEN {first} AND {last}");
+        trail.store.execute(&format!("DELETE FROM audit WHERE {between}")).await;
+        let report = trail.verify().await;
+        let gap = found(&report, FindingKind::Gap);
+        is_at(gap, writer, first);
+        assert_eq!(gap.spot.last_seq, Some(last));
+        // What has lost its end of a call, or its place before a row, is told of as well.
+        let others = report.findings.iter().filter(|other| other.kind != FindingKind::Hidden);
+        assert_eq!(others.count(), 1, "{report:#?}");
+    }
+}
+
+async fn rows_that_are_gone_from_the_end_are_found<S: TamperStore>() {
+    for last in [WRITER_ROWS - 1, 40, 0] {
+        let trail = Trail::<S>::new().await;
+        let writer = trail.writers[0];
+        let behind = format!("writer = '{writer}' AND chain_seq > {last}");
+        trail.store.execute(&format!("DELETE FROM audit WHERE {behind}")).await;
+        let report = trail.verify().await;
+        let finding = found(&report, FindingKind::Truncated);
+        is_at(finding, writer, last + 1);
+        assert_eq!(finding.spot.last_seq, Some(WRITER_ROWS));
+        assert!(finding.spot.file.is_some() && finding.spot.checkpoint.is_some(), "{finding:?}");
+        // The chain alone is sound then: that is what checkpoints are for.
+        let alone = Options { checkpoints: None, ..trail.options() };
+        let alone = trail.verify_with(alone).await;
+        assert!(!alone.findings.iter().any(|finding| finding.kind == FindingKind::Truncated));
+    }
+}
+
+/// The row at `from` once more, as another entry, with these columns of a link.
+async fn insert<S: TamperStore>(trail: &Trail<S>, from: u64, link: [&str; 4]) {
+    let fields: Vec<_> = FIELDS.iter().map(|(name, _)| *name).collect();
+    let values = fields.iter().map(|name| match *name {
+        "id" | "call_id" => format!("'{}'", Uuid::now_v7()),
+        name => name.to_owned(),
+    });
+    let insert = format!(
+        "INSERT INTO audit ({}, superseded, writer, epoch, chain_seq, hash) SELECT {}, superseded, {} \
+         FROM audit WHERE {}",
+        fields.join(", "),
+        values.collect::<Vec<_>>().join(", "),
+        link.join(", "),
+        trail.at(0, from)
+    );
+    trail.store.execute(&insert).await;
+}
+
+async fn rows_that_are_added_are_found<S: TamperStore>() {
+    // At a place that is taken.
+    let trail = Trail::<S>::new().await;
+    insert(&trail, MIDST, ["writer", "epoch", "chain_seq", "hash"]).await;
+    let report = trail.verify().await;
+    is_at(found(&report, FindingKind::Fork), trail.writers[0], MIDST);
+    assert_eq!(report.finding_count, 1, "the chain goes on behind either: {report:#?}");
+
+    // In between, the rows behind it one further.
+    let trail = Trail::<S>::new().await;
+    let writer = format!("writer = '{}'", trail.writers[0]);
+    for by in ["-chain_seq - 1", "-chain_seq"] {
+        let rows = format!("{writer} AND (chain_seq > {MIDST} OR chain_seq < 0)");
+        trail.store.execute(&format!("UPDATE audit SET chain_seq = {by} WHERE {rows}")).await;
+    }
+    insert(&trail, MIDST, ["writer", "epoch", "chain_seq + 1", "hash"]).await;
+    let report = trail.verify().await;
+    is_at(found(&report, FindingKind::Edited), trail.writers[0], MIDST + 1);
+
+    // In no chain.
+    let trail = Trail::<S>::new().await;
+    insert(&trail, MIDST, ["NULL", "NULL", "NULL", "NULL"]).await;
+    insert(&trail, MIDST, ["writer", "epoch", "NULL", "hash"]).await;
+    let report = trail.verify().await;
+    assert!(only(&report).message.starts_with("2 rows"), "{report:#?}");
+    assert_eq!(only(&report).kind, FindingKind::Unchained);
+}
+
+/// The chain has no secret, so anyone may go on with it, or begin one.
+async fn rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due<
+    S: TamperStore,
+>() {
+    let trail = Trail::<S>::new().await;
+    let last = trail.rows(0).await.last().unwrap().link;
+    let forged: Vec<Entry> = (0..3).map(|_| denial()).collect();
+    append(&trail.store, &mut Chain::after(last), &forged).await;
+    let stranger = Uuid::now_v7();
+    append(&trail.store, &mut Chain::after(Link::origin(stranger)), &forged_anew()).await;
+
+    // For a while they may be a gateway's that is about to speak of them.
+    let report = trail.verify().await;
+    assert!(report.is_clean && report.notes.len() == 2, "{report:#?}");
+    let report = trail.verify_later().await;
+    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::Uncovered; 2], "{report:#?}");
+    is_at(&report.findings[0], trail.writers[0], WRITER_ROWS + 1);
+    is_at(&report.findings[1], stranger, 1);
+
+    // And when the gateway goes on, it goes on from its own last row.
+    trail.write(0, last, 4..=4).await;
+    let report = trail.verify().await;
+    is_at(found(&report, FindingKind::Fork), trail.writers[0], WRITER_ROWS + 1);
+}
+
+fn forged_anew() -> Vec<Entry> {
+    (0..3).map(|_| denial()).collect()
+}
+
+async fn rows_that_are_reordered_are_found<S: TamperStore>() {
+    // All that two rows are has changed places, but for their links.
+    let trail = Trail::<S>::new().await;
+    for by in [("chain_seq", MIDST, "-1"), ("chain_seq", MIDST + 3, &MIDST.to_string())] {
+        let (column, seq, to) = by;
+        let at = trail.at(0, seq);
+        trail.store.execute(&format!("UPDATE audit SET {column} = {to} WHERE {at}")).await;
+    }
+    let writer = format!("writer = '{}'", trail.writers[0]);
+    let last =
+        format!("UPDATE audit SET chain_seq = {} WHERE {writer} AND chain_seq = -1", MIDST + 3);
+    trail.store.execute(&last).await;
+    let report = trail.verify().await;
+    let places: Vec<_> = report.findings.iter().map(|finding| finding.spot.seq).collect();
+    assert!(places.contains(&Some(MIDST)) && places.contains(&Some(MIDST + 3)), "{report:#?}");
+    is_at(&report.findings[0], trail.writers[0], MIDST);
+}
+
+async fn a_chain_that_is_made_anew_is_found<S: TamperStore>() {
+    let trail = Trail::<S>::new().await;
+    let at = trail.at(0, MIDST);
+    trail.store.execute(&format!("UPDATE audit SET cost_micro_usd = 0 WHERE {at}")).await;
+    trail.forge(0, MIDST).await;
+    let report = trail.verify().await;
+    let first = &report.findings[0];
+    assert_eq!(first.kind, FindingKind::Rewritten, "{report:#?}");
+    // The first checkpoint behind it; the one before vouches for all up to itself.
+    is_at(first, trail.writers[0], MIDST.next_multiple_of(8));
+    assert!(first.message.contains(&format!("after seq {}", MIDST / 8 * 8)), "{first}");
+    let alone = trail.verify_with(Options { checkpoints: None, ..trail.options() }).await;
+    assert!(alone.is_clean, "{alone:#?}");
+}
+
+async fn checkpoints_that_are_edited_are_found<S: TamperStore>() {
+    let trail = Trail::<S>::new().await;
+    let lines = trail.lines(0);
+    let line: serde_json::Value = serde_json::from_str(&lines[3]).unwrap();
+    let mut edits = Vec::new();
+    for (name, value) in line.as_object().unwrap() {
+        let mut edited = line.clone();
+        edited[name] = match value.as_str() {
+            Some(time) if name == "time" => time.replace("20", "19").into(),
+            Some(digits) => flipped(digits).into(),
+            None if value.is_u64() => 99.into(),
+            None => serde_json::json!([]),
+        };
+        edits.push(edited.to_string());
+    }
+    for (name, value) in line["heads"][0].as_object().unwrap() {
+        let mut edited = line.clone();
+        edited["heads"][0][name] = match value.as_str() {
+            Some(_) if name == "writer" => Uuid::now_v7().to_string().into(),
+            Some(digits) => flipped(digits).into(),
+            None => 99.into(),
+        };
+        edits.push(edited.to_string());
+    }
+    edits.extend([String::new(), "{".to_owned(), lines[3].replace(':', ": "), "x".repeat(1 << 20)]);
+    assert_eq!(edits.len(), 16);
+    for edit in edits {
+        let mut edited = lines.clone();
+        edited[3] = edit;
+        trail.set_lines(0, &edited);
+        let report = trail.verify().await;
+        let finding = only(&report);
+        let is_right =
+            matches!(finding.kind, FindingKind::CheckpointEdited | FindingKind::CheckpointKey);
+        assert!(is_right && finding.spot.line == Some(4), "{}: {finding}", edited[3]);
+        let file = trail.log(0).display().to_string();
+        assert_eq!(finding.spot.file.as_deref(), Some(&*file));
+    }
+}
+
+fn flipped(digits: &str) -> String {
+    let (first, rest) = digits.split_at(1);
+    format!("{}{rest}", if first == "0" { "1" } else { "0" })
+}
+
+async fn checkpoints_that_are_removed_or_reordered_are_found<S: TamperStore>() {
+    let trail = Trail::<S>::new().await;
+    let lines = trail.lines(0);
+    for gone in [0, 4] {
+        let mut left = lines.clone();
+        left.remove(gone);
+        trail.set_lines(0, &left);
+        let report = trail.verify().await;
+        let finding = only(&report);
+        assert_eq!(finding.kind, FindingKind::CheckpointGap);
+        assert_eq!(finding.spot.checkpoint, Some(gone as u64 + 2), "{finding}");
+    }
+    let mut swapped = lines.clone();
+    swapped.swap(4, 5);
+    trail.set_lines(0, &swapped);
+    let report = trail.verify().await;
+    assert_eq!(report.findings[0].kind, FindingKind::CheckpointGap);
+    assert_eq!(report.findings[0].spot.line, Some(5), "{report:#?}");
+
+    // From the end, all, and the whole log: the rows should have them since long.
+    for kept in [lines.len() - 1, 0] {
+        trail.set_lines(0, &lines[..kept]);
+        let report = trail.verify_later().await;
+        let finding = found(&report, FindingKind::Uncovered);
+        is_at(finding, trail.writers[0], kept as u64 * 8 + 1);
+    }
+    let options = trail.options();
+    let others = Options { checkpoints: Some(vec![trail.log(1)]), ..options };
+    let now = others.now + SignedDuration::from_hours(1);
+    let report = trail.verify_with(Options { now, ..others }).await;
+    is_at(only(&report), trail.writers[0], 1);
+}
+
+async fn checkpoints_of_another_are_found<S: TamperStore>() {
+    // Those of the other gateway in the place of some.
+    let trail = Trail::<S>::new().await;
+    let (mut mixed, others) = (trail.lines(0), trail.lines(1));
+    mixed[3].clone_from(&others[3]);
+    trail.set_lines(0, &mixed);
+    let report = trail.verify().await;
+    assert_eq!(report.findings[0].kind, FindingKind::CheckpointGap);
+    assert_eq!(report.findings[0].spot.line, Some(4), "{report:#?}");
+
+    // All, signed by a key of the intruder's, over a chain that was made anew.
+    let trail = Trail::<S>::new().await;
+    trail
+        .store
+        .execute(&format!("UPDATE audit SET status = 500 WHERE {}", trail.at(0, MIDST)))
+        .await;
+    trail.forge(0, MIDST).await;
+    let rows = trail.rows(0).await;
+    let lines = trail.lines(0);
+    std::fs::remove_file(trail.log(0)).unwrap();
+    let intruder = CheckpointKey::open(&trail.directory.path().join("intruder.pem")).unwrap();
+    let mut log = CheckpointLog::open(&trail.log(0)).unwrap();
+    for line in &lines {
+        let mut heads = Checkpoint::parse(line).unwrap().heads;
+        for head in &mut heads {
+            head.link = rows[usize::try_from(head.link.seq).unwrap() - 1].link;
+        }
+        log.add(&intruder, heads).unwrap();
+    }
+    let report = trail.verify().await;
+    assert_eq!(report.finding_count, lines.len() as u64, "{report:#?}");
+    let are_all = report.findings.iter().all(|one| one.kind == FindingKind::CheckpointKey);
+    assert!(are_all, "{report:#?}");
+    // Only who has the gateway's own key gets away with it.
+    let mut options = trail.options();
+    options.keys.push(intruder.public());
+    assert!(trail.verify_with(options).await.is_clean);
+}
+
+/// One test a rule for one store.
+macro_rules! suite {
+    ($name:ident, $store:ty) => {
+        mod $name {
+            use super::*;
+
+            suite!(@ $store, each_column_that_is_edited_is_found);
+            suite!(@ $store, each_column_of_a_link_that_is_edited_is_found);
+            suite!(@ $store, what_encoding_would_take_away_is_found);
+            suite!(@ $store, rows_that_are_gone_are_found);
+            suite!(@ $store, rows_that_are_gone_from_the_end_are_found);
+            suite!(@ $store, rows_that_are_added_are_found);
+            suite!(@ $store, rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due);
+            suite!(@ $store, rows_that_are_reordered_are_found);
+            suite!(@ $store, a_chain_that_is_made_anew_is_found);
+            suite!(@ $store, checkpoints_that_are_edited_are_found);
+            suite!(@ $store, checkpoints_that_are_removed_or_reordered_are_found);
+            suite!(@ $store, checkpoints_of_another_are_found);
+        }
+    };
+    (@ $store:ty, $rule:ident) => {
+        #[tokio::test]
+        async fn $rule() {
+            super::$rule::<$store>().await;
+        }
+    };
+}
+
+suite!(sqlite_store, Sqlite);
