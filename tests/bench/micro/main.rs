@@ -6,6 +6,7 @@
 )]
 
 mod answer;
+mod audit;
 mod budget;
 mod redact;
 
@@ -273,6 +274,7 @@ criterion_group!(
     chunk_forward,
     body_parse,
     answer::answer_redact,
+    audit::audit_verify,
     budget::budget,
     redact::redact
 );
