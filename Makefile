@@ -78,8 +78,12 @@ doc: ## rustdoc; a broken link is an error
 redis: ## The redis-server that tests start: found, or installed by apt where root may
 	@tests/redis
 
+.PHONY: postgres
+postgres: ## The PostgreSQL that tests start: found, or installed by apt where root may
+	@tests/postgres
+
 .PHONY: it
-it: redis ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
+it: redis postgres ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
 	$(call say,integration tests)
 	$(call need,$(NEXTEST))
 	@cargo nextest run --locked $(FILTER)

@@ -8,8 +8,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     audit::{
-        Audit, Entry, EntryKind,
-        checkpoint::{CheckpointKey, CheckpointLog, Checkpointer, KeyError, LogError},
+        Audit, AuditSink, Entry, EntryKind,
+        checkpoint::{Checkpointer, SealError},
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -18,7 +18,7 @@ use crate::{
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{Config, ServerConfig},
+    config::{AuditStore, Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
@@ -26,7 +26,10 @@ use crate::{
     },
     pipeline::{Gateway, Offload, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::sqlite::{self, StorageError},
+    storage::{
+        postgres::{self, PostgresError},
+        sqlite::{self, StorageError},
+    },
     stream::Hub,
 };
 
@@ -42,12 +45,12 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("audit.path: {0}")]
     Storage(#[from] StorageError),
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
-    #[error("audit.checkpoints: {0}")]
-    Checkpoints(#[from] LogError),
-    #[error("audit.checkpoint_key: {0}")]
-    CheckpointKey(#[from] KeyError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
     #[error("cannot start the audit writer's thread: {0}")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]
@@ -75,7 +78,10 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
-    CheckpointKey::check(&config.audit.checkpoint_key())?;
+    Checkpointer::check(&config.audit)?;
+    if config.audit.store == AuditStore::Postgres {
+        postgres::sink(&config.audit)?;
+    }
     Ok(())
 }
 
@@ -177,9 +183,8 @@ impl App {
         redactor.set(Arc::clone(&snapshot.redactor));
         let spool = open_spool(config).await?;
         let checkpointer = open_checkpoints(config).await?;
-        let sink = sqlite::open(&config.audit.path).await?;
-
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+        let sink = open_sink(config, &background, &stop_background).await?;
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
@@ -187,7 +192,7 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
+        let audit = Audit::start(spool, sink, redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
         audit.seal(checkpointer);
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
@@ -393,12 +398,25 @@ async fn open_spool(config: &Config) -> Result<Spool, StartError> {
 /// Makes the key and the log at the first start; both on a thread that may block.
 async fn open_checkpoints(config: &Config) -> Result<Checkpointer, StartError> {
     let audit = config.audit.clone();
-    let opened = tokio::task::spawn_blocking(move || {
-        let key = CheckpointKey::open(&audit.checkpoint_key())?;
-        let log = CheckpointLog::of(&audit)?;
-        Ok(Checkpointer::new(log, key, audit.checkpoint_rows))
-    });
-    opened.await.map_err(|lost| StartError::Thread(lost.into()))?
+    let opened = tokio::task::spawn_blocking(move || Checkpointer::of(&audit)).await;
+    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
+}
+
+/// A database that is away does not stop the start: entries wait in the spool.
+async fn open_sink(
+    config: &Config,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Arc<dyn AuditSink>, StartError> {
+    Ok(match config.audit.store {
+        AuditStore::Sqlite => Arc::new(sqlite::open(&config.audit.path).await?),
+        AuditStore::Postgres => {
+            let sink = Arc::new(postgres::sink(&config.audit)?);
+            let (warmed, stop) = (Arc::clone(&sink), stop.clone());
+            tasks.spawn(async move { stop.run_until_cancelled(warmed.warm()).await });
+            sink
+        }
+    })
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

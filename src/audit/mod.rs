@@ -64,7 +64,7 @@ pub const QUEUE_ENTRIES: usize = 16_384;
 pub const INTENT_LIMIT: usize = QUEUE_ENTRIES / 2;
 /// Beyond this many denials are only counted: a flood of them must not stop calls.
 pub const DENIAL_LIMIT: usize = QUEUE_ENTRIES / 4;
-/// How long an intent may take to be durable, and a sink to take a batch.
+/// How long an intent may take to be durable, and a sink, unless it says otherwise, to take a batch.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long the writer may take to see that it is to give up. A disk that hangs is not waited for.
 const END_OF_WRITER: Duration = Duration::from_secs(1);
@@ -102,6 +102,8 @@ pub struct AuditStatus {
     /// Entries taken and not yet in the spool.
     pub unwritten: usize,
     pub checkpoints: CheckpointStatus,
+    /// Entries that the store refused and that were kept apart, since the start.
+    pub dead_letters: u64,
 }
 
 /// What the handles, the writer and the tasks behind the spool all see.
@@ -115,6 +117,8 @@ struct Shared {
     unwritten: AtomicUsize,
     /// Denials not kept since the last entry that said how many.
     missed_denials: AtomicU64,
+    /// Entries that the store has kept apart.
+    dead_letters: AtomicU64,
     state: Arc<SpoolState>,
     /// Something was written, and something was synced.
     dirty: Notify,
@@ -144,6 +148,7 @@ impl Shared {
             is_store_failing: AtomicBool::new(false),
             unwritten: AtomicUsize::new(0),
             missed_denials: AtomicU64::new(0),
+            dead_letters: AtomicU64::new(0),
             dirty: Notify::new(),
             synced: Notify::new(),
             hurried: watch::Sender::new(0),
@@ -276,6 +281,7 @@ impl Audit {
             unshipped: state.unshipped(),
             unwritten: self.unwritten(),
             checkpoints: seal.status(state.head()),
+            dead_letters: self.shared.dead_letters.load(Ordering::Relaxed),
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    AuditSink, Shared, SinkError, WRITE_DEADLINE,
+    AuditSink, Shared, SinkError,
     spool::{BATCH_RECORDS, ReadError, SpoolReader},
 };
 
@@ -156,12 +156,14 @@ impl Shipper {
         let batch = reader.batch()?;
         // A panic is the batch's alone: else nothing would ever be shipped again.
         let append = AssertUnwindSafe(self.sink.append(&batch)).catch_unwind();
-        match timeout(WRITE_DEADLINE, append).await {
+        let deadline = self.sink.deadline();
+        match timeout(deadline, append).await {
             Ok(Ok(appended)) => appended?,
             Ok(Err(_)) => return Err(SinkError::Panicked.into()),
-            Err(_) => return Err(SinkError::TimedOut(WRITE_DEADLINE.as_secs()).into()),
+            Err(_) => return Err(SinkError::TimedOut(deadline.as_secs()).into()),
         }
         drop(batch);
+        self.shared.dead_letters.store(self.sink.dead_letters(), Ordering::Relaxed);
         let is_segment_done = reader.acknowledge();
         if self.shared.is_store_failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the audit store can be written again");

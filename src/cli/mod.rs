@@ -20,7 +20,11 @@ use std::{
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
-use crate::{config, http, storage::sqlite};
+use crate::{
+    config::{self, AuditConfig, AuditStore},
+    http,
+    storage::{postgres, sqlite},
+};
 
 /// A gateway between agents and what they spend: models and tools.
 #[derive(Debug, Parser)]
@@ -91,7 +95,11 @@ option.")]
     #[command(after_help = "\
 Examples:
   tollgate migrate --config tollgate.toml
-  tollgate migrate --path data/tollgate.db")]
+  TOLLGATE__AUDIT__OWNER_URL=postgres://… tollgate migrate --config tollgate.toml
+  tollgate migrate --path data/tollgate.db
+
+In Postgres it needs a role that may make the schema: that of audit.owner_url. It gives the role of
+audit.url what the gateway needs: to add rows and to read them.")]
     Migrate(Database),
     /// Print the `OpenAPI` document
     #[command(after_help = "\
@@ -204,15 +212,19 @@ struct Database {
 
 impl Database {
     fn locate(self) -> Result<PathBuf, Failure> {
-        Ok(self.section()?.path)
+        let audit = self.audit()?;
+        match audit.store {
+            AuditStore::Sqlite => Ok(audit.path),
+            AuditStore::Postgres => Err("audit.store is \"postgres\": look at it with psql".into()),
+        }
     }
 
-    /// `[audit]` of the configuration; with --path, as it would be by default.
-    fn section(self) -> Result<config::AuditConfig, Failure> {
+    /// The `[audit]` that says where it is.
+    fn audit(self) -> Result<AuditConfig, Failure> {
         match (self.path, self.config) {
-            (Some(path), _) => Ok(config::AuditConfig { path, ..config::AuditConfig::default() }),
+            (Some(path), _) => Ok(AuditConfig { path, ..AuditConfig::default() }),
             (None, Some(file)) => Ok(config::load(&file, config::environment())?.audit),
-            (None, None) => Ok(config::AuditConfig::default()),
+            (None, None) => Ok(AuditConfig::default()),
         }
     }
 }
@@ -255,9 +267,17 @@ pub fn main() -> ExitCode {
 }
 
 fn migrate(database: Database) -> Result<(), Failure> {
-    let path = database.locate()?;
-    let applied = runtime()?.block_on(sqlite::migrate(&path))?;
-    say(&format_args!("{}: {applied} migrations applied", path.display()))
+    let (audit, runtime) = (database.audit()?, runtime()?);
+    match audit.store {
+        AuditStore::Sqlite => {
+            let applied = runtime.block_on(sqlite::migrate(&audit.path))?;
+            say(&format_args!("{}: {applied} migrations applied", audit.path.display()))
+        }
+        AuditStore::Postgres => {
+            let applied = runtime.block_on(postgres::migrate(&audit))?;
+            say(&format_args!("audit.url: {applied} migrations applied"))
+        }
+    }
 }
 
 fn openapi() -> Result<(), Failure> {

@@ -15,10 +15,10 @@ use super::{Database, Failure, complain, runtime, say};
 use crate::{
     audit::{
         checkpoint::{CheckpointKey, PublicKey, read_public_keys},
-        verify::{self, Report},
+        verify::{self, ChainReader, Report},
     },
-    config::{AuditConfig, CheckpointTarget},
-    storage::sqlite::SqliteChain,
+    config::{AuditConfig, AuditStore, CheckpointTarget},
+    storage::{postgres::PostgresChain, sqlite::SqliteChain},
 };
 
 /// How often the progress is drawn.
@@ -76,7 +76,7 @@ pub(super) fn run(options: Options) -> ExitCode {
 
 /// Prints the public half of the signing key.
 pub(super) fn public_key(database: Database) -> Result<(), Failure> {
-    let path = database.section()?.checkpoint_key();
+    let path = database.audit()?.checkpoint_key();
     let key = CheckpointKey::load(&path).map_err(|error| {
         format!("audit.checkpoint_key: {error}; the gateway's first start makes it")
     })?;
@@ -86,7 +86,7 @@ pub(super) fn public_key(database: Database) -> Result<(), Failure> {
 fn verified(options: Options) -> Result<bool, Failure> {
     let is_configured = options.database.path.is_none() && options.database.config.is_some();
     let Options { database, checkpoints, public_key, spool, from, to, json } = options;
-    let config = database.section()?;
+    let config = database.audit()?;
     let mut notes = Vec::new();
     let checkpoints = logs(&config, checkpoints, is_configured, &mut notes);
     let keys = match &checkpoints {
@@ -105,8 +105,12 @@ fn verified(options: Options) -> Result<bool, Failure> {
     let started = Instant::now();
     let bar = Bar::new(started);
     let report = runtime()?.block_on(async {
-        let mut chain = SqliteChain::open(&config.path).await?;
-        Ok::<_, Failure>(verify::verify(&mut chain, asked, &|done, all| bar.draw(done, all)).await?)
+        let mut chain: Box<dyn ChainReader> = match config.store {
+            AuditStore::Sqlite => Box::new(SqliteChain::open(&config.path).await?),
+            AuditStore::Postgres => Box::new(PostgresChain::open(&config).await?),
+        };
+        let draw = |done, all| bar.draw(done, all);
+        Ok::<_, Failure>(verify::verify(&mut *chain, asked, &draw).await?)
     });
     bar.clear();
     let mut report = report?;

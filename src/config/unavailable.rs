@@ -3,21 +3,19 @@
 //! Such a key is refused by name: a limit that is written down and not kept is worse than none.
 //! Whoever adds a feature takes its line away here.
 
-use super::{AuditContent, AuditStore, Config, ProviderKind, ReplayStore, findings::Findings};
+use super::{AuditContent, Config, ProviderKind, ReplayStore, findings::Findings};
 
 /// Notes each use of a feature that is not there yet.
 pub(super) fn refuse(config: &Config, found: &mut Findings) {
     let Config { audit, stream, telemetry, .. } = config;
     #[rustfmt::skip]
     let values = [
-        ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
         ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
         ("stream.replay_store", "\"redis\"", stream.replay_store == ReplayStore::Redis, "use \"memory\""),
         ("telemetry.capture_content", "true", telemetry.capture_content, "use false"),
     ];
     #[rustfmt::skip]
     let keys = [
-        ("audit.url", audit.url.is_some()),
         ("audit.retention_days", audit.retention_days.is_some()),
     ];
     for (key, value, used, remedy) in values {

@@ -120,6 +120,12 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
     }
     let help = "Checkpoints of the audit trail that were signed and written.";
     out.metric(Counter, "tollgate_audit_checkpoints_total", help, status.checkpoints.written);
+    out.metric(
+        Counter,
+        "tollgate_audit_dead_letters_total",
+        "Entries that the audit store refused and that were kept apart.",
+        status.dead_letters,
+    );
 }
 
 fn wide(number: usize) -> u64 {

@@ -24,7 +24,7 @@ use uuid::Uuid;
 pub use key::{CheckpointKey, KeyError, PublicKey, read_public_keys};
 pub use log::{CheckpointLog, LogError};
 pub(super) use task::SealState;
-pub use task::{CHECKPOINT_INTERVAL, CheckpointStatus, Checkpointer};
+pub use task::{CHECKPOINT_INTERVAL, CheckpointStatus, Checkpointer, SealError};
 
 use super::chain::{Hash, Link};
 

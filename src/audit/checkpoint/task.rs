@@ -16,14 +16,26 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::{CheckpointKey, CheckpointLog, Head};
-use crate::audit::{Link, Shared};
+use super::{CheckpointKey, CheckpointLog, Head, KeyError, LogError};
+use crate::{
+    audit::{Link, Shared},
+    config::AuditConfig,
+};
 
 /// A checkpoint is made this long after the last, if anything has changed.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_mins(1);
 /// The pause after one that failed; doubled with each further one up to the most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = CHECKPOINT_INTERVAL;
+
+/// There can be no checkpoints. Each names the key of the configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum SealError {
+    #[error("audit.checkpoints: {0}")]
+    Log(#[from] LogError),
+    #[error("audit.checkpoint_key: {0}")]
+    Key(#[from] KeyError),
+}
 
 /// How the checkpoints are doing.
 #[derive(Debug, Default)]
@@ -75,6 +87,17 @@ impl Checkpointer {
     #[must_use]
     pub fn new(log: CheckpointLog, key: CheckpointKey, rows: u64) -> Self {
         Self { log: Some(log), key: Arc::new(key), rows }
+    }
+
+    /// As the configuration has it; makes the key and the log if there are none. Blocks.
+    pub fn of(config: &AuditConfig) -> Result<Self, SealError> {
+        let key = CheckpointKey::open(&config.checkpoint_key())?;
+        Ok(Self::new(CheckpointLog::of(config)?, key, config.checkpoint_rows))
+    }
+
+    /// Would [`Checkpointer::of`] take the key that there is? Makes nothing. Blocks.
+    pub fn check(config: &AuditConfig) -> Result<(), SealError> {
+        Ok(CheckpointKey::check(&config.checkpoint_key())?)
     }
 
     /// Until all is shipped and no more comes, with one checkpoint at the end.

@@ -61,34 +61,50 @@ impl ChainChunk {
     /// Adds a row. `record` has the values of its columns as they are; `None` where one is of
     /// another type than its field.
     pub fn push(&mut self, link: StoredLink<'_>, record: Option<&Record<'_>>) {
+        let flaw = match record {
+            None => Some("a column holds what was never written"),
+            Some(record) if !record.is_clean() => Some("a text is longer than any written"),
+            Some(_) => None,
+        };
+        self.add(link, flaw, |bytes| {
+            if let Some(record) = record {
+                record.encode(bytes);
+            }
+        });
+    }
+
+    /// Adds a row whose record was stored as it is encoded.
+    pub fn push_encoded(&mut self, link: StoredLink<'_>, record: &[u8]) {
+        self.add(link, None, |bytes| bytes.extend(record));
+    }
+
+    /// Adds a row as it is in a spool.
+    pub(super) fn push_spooled(&mut self, link: &Link, record: &[u8]) {
+        let (epoch, seq) = (Some(i64::from(link.epoch)), i64::try_from(link.seq).unwrap_or(0));
+        self.push_encoded(StoredLink { epoch, seq, hash: Some(&link.hash) }, record);
+    }
+
+    fn add(
+        &mut self,
+        link: StoredLink<'_>,
+        flaw: Option<&'static str>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
         let epoch = link.epoch.and_then(|epoch| u32::try_from(epoch).ok());
         let seq = u64::try_from(link.seq).ok().filter(|seq| *seq > 0);
         let hash: Option<Hash> = link.hash.and_then(|hash| hash.try_into().ok());
-        let flaw = match (epoch, seq, hash, record) {
+        let flaw = match (epoch, seq, hash) {
             (None, ..) => Some("its epoch is none"),
-            (_, None, ..) => Some("its number is none"),
-            (_, _, None, _) => Some("its hash is none"),
-            (.., None) => Some("a column holds what was never written"),
-            (.., Some(record)) if !record.is_clean() => Some("a text is longer than any written"),
-            _ => None,
+            (_, None, _) => Some("its number is none"),
+            (.., None) => Some("its hash is none"),
+            _ => flaw,
         };
         let (epoch, seq) = (epoch.unwrap_or_default(), seq.unwrap_or_default());
         let start = self.bytes.len();
         let place = Link { writer: self.writer, epoch, seq, hash: [0; 32] };
         chain::begin(&place, &[0; 32], &mut self.bytes);
-        if let Some(record) = record {
-            record.encode(&mut self.bytes);
-        }
+        encode(&mut self.bytes);
         self.rows.push(ChainRow { epoch, seq, hash, flaw, start, end: self.bytes.len() });
-    }
-
-    /// Adds a row whose record is encoded already.
-    pub(super) fn push_encoded(&mut self, link: &Link, record: &[u8]) {
-        let start = self.bytes.len();
-        chain::begin(link, &[0; 32], &mut self.bytes);
-        self.bytes.extend(record);
-        let (Link { epoch, seq, hash, .. }, end) = (*link, self.bytes.len());
-        self.rows.push(ChainRow { epoch, seq, hash: Some(hash), flaw: None, start, end });
     }
 
     pub(super) fn rows(&self) -> &[ChainRow] {

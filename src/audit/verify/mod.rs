@@ -318,7 +318,7 @@ impl Verification {
                 chunk.begin(writer);
                 for (link, record) in waiting.records() {
                     if link.seq >= walk.next() {
-                        chunk.push_encoded(&link, record);
+                        chunk.push_spooled(&link, record);
                     }
                 }
                 walk.take(&mut chunk, &mut self.report)?;

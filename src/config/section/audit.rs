@@ -14,7 +14,15 @@ pub struct AuditConfig {
     pub store: AuditStore,
     /// The SQLite file.
     pub path: PathBuf,
+    /// The Postgres database, as the gateway's role.
     pub url: Option<SecretString>,
+    /// The same database as the role that owns its tables: for migrations and retention. Where it is
+    /// not set, the role of `url` does both.
+    pub owner_url: Option<SecretString>,
+    /// How long a connection to Postgres may take.
+    pub connect_timeout_ms: u64,
+    /// How long one statement may take there.
+    pub statement_timeout_ms: u64,
     /// The directory that entries are written to first; beside `path` where it is not set.
     pub spool: Option<PathBuf>,
     /// With this much in it calls are refused.
@@ -77,6 +85,9 @@ impl PartialEq for AuditConfig {
             store,
             path,
             url,
+            owner_url,
+            connect_timeout_ms,
+            statement_timeout_ms,
             spool,
             spool_limit_bytes,
             durability,
@@ -96,7 +107,10 @@ impl PartialEq for AuditConfig {
             && *checkpoints == other.checkpoints
             && *checkpoint_key == other.checkpoint_key
             && *checkpoint_rows == other.checkpoint_rows
+            && *connect_timeout_ms == other.connect_timeout_ms
+            && *statement_timeout_ms == other.statement_timeout_ms
             && secret::same(url.as_ref(), other.url.as_ref())
+            && secret::same(owner_url.as_ref(), other.owner_url.as_ref())
     }
 }
 
@@ -106,6 +120,9 @@ impl Default for AuditConfig {
             store: AuditStore::Sqlite,
             path: PathBuf::from("data/tollgate.db"),
             url: None,
+            owner_url: None,
+            connect_timeout_ms: 20_000,
+            statement_timeout_ms: 10_000,
             spool: None,
             spool_limit_bytes: 1 << 30,
             durability: Durability::Spool,

@@ -1,10 +1,11 @@
 //! What runs beside the calls: `[audit]`, `[stream]`, `[telemetry]`.
 
+use secrecy::{ExposeSecret, SecretString};
 use tracing_subscriber::EnvFilter;
 
 use super::{bounds, url, wide};
 use crate::config::{
-    AuditConfig, CheckpointTarget, StreamConfig, TelemetryConfig, findings::Findings,
+    AuditConfig, AuditStore, CheckpointTarget, StreamConfig, TelemetryConfig, findings::Findings,
 };
 
 /// Room for two of the spool's files: one that is written to, and one that is shipped.
@@ -12,6 +13,11 @@ const MIN_SPOOL_BYTES: u64 = 16 << 20;
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
 /// Beyond this no checkpoint would ever be made for the rows' sake.
 const MAX_CHECKPOINT_ROWS: u64 = 1_000_000_000;
+/// Nothing that is waited for longer than 10 minutes comes.
+const MAX_TIMEOUT_MS: u64 = 600_000;
+/// What a URL may say beside the place: others would be overlooked, and shown in the log.
+const POSTGRES_PARAMETERS: [&str; 6] =
+    ["sslmode", "sslrootcert", "sslcert", "sslkey", "host", "port"];
 
 pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
@@ -30,9 +36,56 @@ pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     let is_file = key.file_name().is_some() && !key.is_dir();
     let remedy = "is no path of a file; write data/checkpoint.pem";
     found.require(is_file, "audit.checkpoint_key", remedy);
-    bounds(found, "audit", &[("checkpoint_rows", audit.checkpoint_rows, 1..=MAX_CHECKPOINT_ROWS)]);
     let limits = MIN_SPOOL_BYTES..=MAX_SPOOL_BYTES;
-    bounds(found, "audit", &[("spool_limit_bytes", audit.spool_limit_bytes, limits)]);
+    let numbers = [
+        ("spool_limit_bytes", audit.spool_limit_bytes, limits),
+        ("checkpoint_rows", audit.checkpoint_rows, 1..=MAX_CHECKPOINT_ROWS),
+        ("connect_timeout_ms", audit.connect_timeout_ms, 100..=MAX_TIMEOUT_MS),
+        ("statement_timeout_ms", audit.statement_timeout_ms, 100..=MAX_TIMEOUT_MS),
+    ];
+    bounds(found, "audit", &numbers);
+    for (key, url) in [("audit.url", &audit.url), ("audit.owner_url", &audit.owner_url)] {
+        if let Some(Err(message)) = url.as_ref().map(check_postgres_url) {
+            found.add(key, message);
+        }
+    }
+    found.require(
+        audit.store == AuditStore::Sqlite || audit.url.is_some(),
+        "audit.url",
+        "is missing; write postgres://user:password@host:5432/database, or use store = \"sqlite\"",
+    );
+}
+
+/// What is wrong with it, without showing it: it holds a password.
+fn check_postgres_url(url: &SecretString) -> Result<(), &'static str> {
+    let text = url.expose_secret();
+    let Some(rest) = ["postgres://", "postgresql://"].iter().find_map(|s| text.strip_prefix(s))
+    else {
+        return Err("must begin with postgres://");
+    };
+    if text.contains('#') {
+        return Err("has no fragment (\"#…\"); remove it (in a password, write %23)");
+    }
+    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let unknown =
+        parameters.split('&').filter(|parameter| !parameter.is_empty()).any(|parameter| {
+            let name = parameter.split_once('=').map_or(parameter, |(name, _)| name);
+            !POSTGRES_PARAMETERS.contains(&name)
+        });
+    if unknown {
+        return Err(
+            "has a parameter that is none of sslmode, sslrootcert, sslcert, sslkey, host and \
+                    port",
+        );
+    }
+    let (authority, database) = place.split_once('/').unwrap_or((place, ""));
+    if !authority.contains('@') || authority.starts_with(['@', ':']) {
+        return Err("names no user; write postgres://user:password@host:5432/database");
+    }
+    if database.is_empty() || database.contains('/') {
+        return Err("names no database; write postgres://user:password@host:5432/database");
+    }
+    Ok(())
 }
 
 pub(super) fn check_stream(stream: &StreamConfig, found: &mut Findings) {

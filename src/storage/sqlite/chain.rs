@@ -112,7 +112,7 @@ impl SqliteChain {
             "SELECT {SPOT}, count(*) OVER () FROM audit AS hidden \
              WHERE superseded AND NOT (hidden.{TERMINAL} AND EXISTS \
              (SELECT 1 FROM audit WHERE call_id = hidden.call_id AND call_id IS NOT NULL \
-             AND {TERMINAL} AND NOT superseded)) LIMIT 1"
+             AND {TERMINAL} AND NOT superseded)) ORDER BY writer, chain_seq LIMIT 1"
         );
         let row = sqlx::query(AssertSqlSafe(hidden)).fetch_optional(&mut self.connection).await?;
         counted(row.as_ref())

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     support::denial,
-    trail::{EPOCH_ROWS, Sqlite, TamperStore, Trail, WRITER_ROWS, append, found},
+    trail::{EPOCH_ROWS, InPostgres, Sqlite, TamperStore, Trail, WRITER_ROWS, append, found},
 };
 
 /// A row in the midst of the first writer's second epoch: a settle, with every field set.
@@ -171,8 +171,9 @@ async fn rows_that_are_added_are_found<S: TamperStore>() {
     insert(&trail, MIDST, ["writer", "epoch", "chain_seq + 1", "hash"]).await;
     let report = trail.verify().await;
     is_at(found(&report, FindingKind::Edited), trail.writers[0], MIDST + 1);
+}
 
-    // In no chain.
+async fn rows_that_are_in_no_chain_are_found<S: TamperStore>() {
     let trail = Trail::<S>::new().await;
     insert(&trail, MIDST, ["NULL", "NULL", "NULL", "NULL"]).await;
     insert(&trail, MIDST, ["writer", "epoch", "NULL", "hash"]).await;
@@ -373,6 +374,7 @@ macro_rules! suite {
             suite!(@ $store, rows_that_are_gone_are_found);
             suite!(@ $store, rows_that_are_gone_from_the_end_are_found);
             suite!(@ $store, rows_that_are_added_are_found);
+            suite!(@ $store, rows_that_are_in_no_chain_are_found);
             suite!(@ $store, rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due);
             suite!(@ $store, rows_that_are_reordered_are_found);
             suite!(@ $store, a_chain_that_is_made_anew_is_found);
@@ -390,3 +392,29 @@ macro_rules! suite {
 }
 
 suite!(sqlite_store, Sqlite);
+
+/// A few of them in each test, as a server takes long to start.
+#[tokio::test]
+async fn postgres_columns_that_are_edited_are_found() {
+    each_column_that_is_edited_is_found::<InPostgres>().await;
+    what_encoding_would_take_away_is_found::<InPostgres>().await;
+}
+
+#[tokio::test]
+async fn postgres_links_that_are_edited_are_found() {
+    each_column_of_a_link_that_is_edited_is_found::<InPostgres>().await;
+}
+
+#[tokio::test]
+async fn postgres_rows_that_are_gone_are_found() {
+    rows_that_are_gone_are_found::<InPostgres>().await;
+    rows_that_are_gone_from_the_end_are_found::<InPostgres>().await;
+}
+
+#[tokio::test]
+async fn postgres_rows_that_are_added_or_made_anew_are_found() {
+    rows_that_are_added_are_found::<InPostgres>().await;
+    rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due::<InPostgres>().await;
+    rows_that_are_reordered_are_found::<InPostgres>().await;
+    a_chain_that_is_made_anew_is_found::<InPostgres>().await;
+}

@@ -16,11 +16,17 @@ use tollgate::{
         encode,
         verify::{self, ChainReader, Finding, FindingKind, Options, Report},
     },
-    storage::sqlite::{self, SqliteChain},
+    storage::{
+        postgres::{PostgresChain, migrate},
+        sqlite::{self, SqliteChain},
+    },
 };
 use uuid::Uuid;
 
-use super::support::{TempDir, denial, intent, settle};
+use super::{
+    postgres::Postgres,
+    support::{TempDir, denial, intent, settle},
+};
 
 /// Rows of one epoch, and epochs of one writer.
 pub const EPOCH_ROWS: u64 = 24;
@@ -30,7 +36,7 @@ pub const WRITER_ROWS: u64 = EPOCH_ROWS * EPOCHS as u64;
 pub const CHECKPOINT_ROWS: usize = 8;
 
 /// A store that somebody who may do anything to it tampers with.
-#[async_trait]
+#[async_trait(?Send)]
 pub trait TamperStore: Send + Sync + Sized {
     async fn make(directory: &Path) -> Self;
     fn sink(&self) -> &dyn AuditSink;
@@ -61,7 +67,7 @@ impl Sqlite {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl TamperStore for Sqlite {
     async fn make(directory: &Path) -> Self {
         let path = directory.join("tollgate.db");
@@ -118,6 +124,69 @@ impl TamperStore for Sqlite {
             write!(literal, "{byte:02x}").unwrap();
         }
         literal + "'"
+    }
+}
+
+/// A database of which its superuser is the intruder.
+pub struct InPostgres(Postgres);
+
+#[async_trait(?Send)]
+impl TamperStore for InPostgres {
+    async fn make(_: &Path) -> Self {
+        let postgres = Postgres::start().await;
+        migrate(&postgres.config).await.unwrap();
+        Self(postgres)
+    }
+
+    fn sink(&self) -> &dyn AuditSink {
+        &self.0.sink
+    }
+
+    async fn chain(&self) -> Box<dyn ChainReader> {
+        Box::new(PostgresChain::open(&self.0.config).await.unwrap())
+    }
+
+    async fn execute(&self, sql: &str) {
+        let sql = format!("SET search_path = tollgate; {sql}");
+        let mut superuser = self.0.database.superuser().await;
+        let done = sqlx::raw_sql(AssertSqlSafe(&*sql)).execute(&mut superuser).await;
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    async fn rows(&self, writer: Uuid) -> Vec<Stored> {
+        let fields = FIELDS.map(|(name, field)| match field {
+            FieldType::Text => format!("{name}::text"),
+            FieldType::Number => name.to_owned(),
+        });
+        let query = format!(
+            "SELECT epoch, chain_seq, hash, {} FROM tollgate.audit WHERE writer = $1::uuid \
+             ORDER BY chain_seq",
+            fields.join(", ")
+        );
+        let query = sqlx::query(AssertSqlSafe(query)).bind(writer.to_string());
+        let mut superuser = self.0.database.superuser().await;
+        let rows = query.fetch_all(&mut superuser).await.unwrap();
+        let read = |row: &sqlx::postgres::PgRow| {
+            let link = Link {
+                writer,
+                epoch: u32::try_from(row.get::<i64, _>(0)).unwrap(),
+                seq: u64::try_from(row.get::<i64, _>(1)).unwrap(),
+                hash: row.get::<Vec<u8>, _>(2).try_into().unwrap(),
+            };
+            let value = |at: usize| match FIELDS[at].1 {
+                FieldType::Text => row.get::<Option<&str>, _>(at + 3).map(Value::Text),
+                FieldType::Number => row.get::<Option<i64>, _>(at + 3).map(Value::Number),
+            };
+            let values = std::array::from_fn(|at| value(at).unwrap_or(Value::Null));
+            let mut record = Vec::new();
+            Record::new(&values).encode(&mut record);
+            Stored { link, record }
+        };
+        rows.iter().map(read).collect()
+    }
+
+    fn blob(bytes: &[u8]) -> String {
+        Sqlite::blob(bytes).replace("x'", "'\\x")
     }
 }
 

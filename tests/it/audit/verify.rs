@@ -18,7 +18,7 @@ use tollgate::audit::{
 
 use super::{
     support::{TempDir, denial, intent, settle},
-    trail::{EPOCHS, Sqlite, TamperStore, Trail, WRITER_ROWS, append, entries, found},
+    trail::{EPOCHS, InPostgres, Sqlite, TamperStore, Trail, WRITER_ROWS, append, entries, found},
 };
 
 async fn two_gateways_of_several_epochs_are_verified<S: TamperStore>() {
@@ -289,3 +289,18 @@ macro_rules! suite {
 }
 
 suite!(sqlite_store, Sqlite);
+
+/// One test, as a server takes long to start.
+#[tokio::test]
+async fn postgres_is_verified_as_well() {
+    two_gateways_of_several_epochs_are_verified::<InPostgres>().await;
+    an_empty_store_is_verified_and_many_rows_in_chunks::<InPostgres>().await;
+    a_part_of_the_time_is_verified::<InPostgres>().await;
+    what_is_older_than_the_retention_may_be_gone::<InPostgres>().await;
+    what_waits_in_the_spool_is_not_missing::<InPostgres>().await;
+}
+
+#[test]
+fn postgres_every_record_comes_back_as_the_same_bytes() {
+    every_record_comes_back_as_the_same_bytes::<InPostgres>();
+}

@@ -1,0 +1,41 @@
+//! The production store: a Postgres database, written by any number of gateways.
+//!
+//! Everything is in the schema `tollgate`: `migrations/postgres/` says what each table is for.
+
+mod append;
+mod chain;
+mod connection;
+mod copy;
+mod dead_letter;
+mod error;
+mod migration;
+mod partition;
+mod reader;
+mod role;
+mod row;
+
+pub use append::PostgresSink;
+pub use chain::PostgresChain;
+use connection::Connector;
+pub use error::PostgresError;
+pub use reader::AuditReader;
+
+use crate::config::AuditConfig;
+
+/// The sink that `[audit]` asks for. Connects to nothing yet.
+///
+/// # Errors
+/// [`PostgresError::Url`].
+pub fn sink(config: &AuditConfig) -> Result<PostgresSink, PostgresError> {
+    Ok(PostgresSink::new(Connector::new(config)?))
+}
+
+/// Brings the database up to date, and gives the role of `audit.url` what it needs.
+///
+/// Returns how many migrations were applied.
+///
+/// # Errors
+/// [`PostgresError`].
+pub async fn migrate(config: &AuditConfig) -> Result<usize, PostgresError> {
+    migration::run(&Connector::new(config)?).await
+}
