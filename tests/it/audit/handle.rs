@@ -130,6 +130,8 @@ async fn an_intent_that_could_not_be_written_is_refused_and_taken_back() {
     for fault in [Fault::Before, Fault::Midway(200), Fault::After] {
         let stage = Stage::new(Mode::Work);
         stage.audit.intent(intent()).await.unwrap();
+        // Else the fault might meet the sync of what was written.
+        stage.audit.flush(LONG).await.unwrap();
         stage.disk.plan(vec![Some(fault)]);
         let call = intent();
         stage.audit.intent(call.clone()).await.unwrap_err();
