@@ -119,7 +119,7 @@ fuzz: ## Every fuzz target for SECONDS_EACH (needs a nightly toolchain)
 	done
 
 .PHONY: bench
-bench: ## Micro-benchmarks, then end to end beside a bare pass-through proxy
+bench: redis postgres ## Micro-benchmarks, then end to end beside a bare pass-through proxy
 	$(call say,release build)
 	@cargo build --release --locked --bin tollgate
 	$(call say,micro-benchmarks)

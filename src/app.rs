@@ -8,7 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     audit::{
-        Audit, AuditSink, Entry, EntryKind,
+        Audit, Entry, EntryKind,
         checkpoint::{Checkpointer, SealError},
         spool::{Spool, SpoolError},
     },
@@ -18,7 +18,7 @@ use crate::{
         NotifierError, QueueBounds, TokenMeter, check_ledger, check_notifier, leased, open_ledger,
         start_notifier,
     },
-    config::{AuditStore, Config, ServerConfig},
+    config::{Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
@@ -26,10 +26,7 @@ use crate::{
     },
     pipeline::{Gateway, Offload, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::{
-        postgres::{self, PostgresError},
-        sqlite::{self, StorageError},
-    },
+    storage::{self, StoreError},
     stream::Hub,
 };
 
@@ -43,10 +40,8 @@ const END_OF_AUDIT: Duration = Duration::from_secs(10);
 pub enum StartError {
     #[error("cannot listen on {address} ({key}): {}", why_not(.source))]
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
-    #[error("audit.path: {0}")]
-    Storage(#[from] StorageError),
     #[error(transparent)]
-    Postgres(#[from] PostgresError),
+    Store(#[from] StoreError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
     #[error(transparent)]
@@ -79,9 +74,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
     Checkpointer::check(&config.audit)?;
-    if config.audit.store == AuditStore::Postgres {
-        postgres::sink(&config.audit)?;
-    }
+    storage::check(&config.audit)?;
     Ok(())
 }
 
@@ -181,10 +174,9 @@ impl App {
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
         redactor.set(Arc::clone(&snapshot.redactor));
-        let spool = open_spool(config).await?;
-        let checkpointer = open_checkpoints(config).await?;
+        let (spool, checkpointer) = open_files(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
-        let sink = open_sink(config, &background, &stop_background).await?;
+        let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
@@ -388,35 +380,12 @@ fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
     sweeper.every_minute(move || hub.sweep());
 }
 
-/// What waits in it is read whole, on a thread that may block.
-async fn open_spool(config: &Config) -> Result<Spool, StartError> {
+/// What waits in the spool is read whole; the checkpoints' key is made at the first start: all on a
+/// thread that may block.
+async fn open_files(config: &Config) -> Result<(Spool, Checkpointer), StartError> {
     let audit = config.audit.clone();
-    let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
-    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
-}
-
-/// Makes the key and the log at the first start; both on a thread that may block.
-async fn open_checkpoints(config: &Config) -> Result<Checkpointer, StartError> {
-    let audit = config.audit.clone();
-    let opened = tokio::task::spawn_blocking(move || Checkpointer::of(&audit)).await;
-    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
-}
-
-/// A database that is away does not stop the start: entries wait in the spool.
-async fn open_sink(
-    config: &Config,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) -> Result<Arc<dyn AuditSink>, StartError> {
-    Ok(match config.audit.store {
-        AuditStore::Sqlite => Arc::new(sqlite::open(&config.audit.path).await?),
-        AuditStore::Postgres => {
-            let sink = Arc::new(postgres::sink(&config.audit)?);
-            let (warmed, stop) = (Arc::clone(&sink), stop.clone());
-            tasks.spawn(async move { stop.run_until_cancelled(warmed.warm()).await });
-            sink
-        }
-    })
+    let open = move || Ok((Spool::of(&audit)?, Checkpointer::of(&audit)?));
+    tokio::task::spawn_blocking(open).await.map_err(|lost| StartError::Thread(lost.into()))?
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

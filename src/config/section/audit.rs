@@ -28,7 +28,10 @@ pub struct AuditConfig {
     /// With this much in it calls are refused.
     pub spool_limit_bytes: u64,
     pub durability: Durability,
+    /// Entries older than this leave the store for files of `archive`.
     pub retention_days: Option<u32>,
+    /// The directory that they go to.
+    pub archive: Option<PathBuf>,
     pub content: AuditContent,
     /// Where signed checkpoints go; `checkpoints.jsonl` beside `path` where it is not set.
     pub checkpoints: Option<CheckpointTarget>,
@@ -92,6 +95,7 @@ impl PartialEq for AuditConfig {
             spool_limit_bytes,
             durability,
             retention_days,
+            archive,
             content,
             checkpoints,
             checkpoint_key,
@@ -103,6 +107,7 @@ impl PartialEq for AuditConfig {
             && *spool_limit_bytes == other.spool_limit_bytes
             && *durability == other.durability
             && *retention_days == other.retention_days
+            && *archive == other.archive
             && *content == other.content
             && *checkpoints == other.checkpoints
             && *checkpoint_key == other.checkpoint_key
@@ -127,6 +132,7 @@ impl Default for AuditConfig {
             spool_limit_bytes: 1 << 30,
             durability: Durability::Spool,
             retention_days: None,
+            archive: None,
             content: AuditContent::None,
             checkpoints: None,
             checkpoint_key: None,

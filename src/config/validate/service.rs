@@ -1,5 +1,7 @@
 //! What runs beside the calls: `[audit]`, `[stream]`, `[telemetry]`.
 
+use std::path::Path;
+
 use secrecy::{ExposeSecret, SecretString};
 use tracing_subscriber::EnvFilter;
 
@@ -13,6 +15,7 @@ const MIN_SPOOL_BYTES: u64 = 16 << 20;
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
 /// Beyond this no checkpoint would ever be made for the rows' sake.
 const MAX_CHECKPOINT_ROWS: u64 = 1_000_000_000;
+const MAX_RETENTION_DAYS: u64 = 36_500;
 /// Nothing that is waited for longer than 10 minutes comes.
 const MAX_TIMEOUT_MS: u64 = 600_000;
 /// What a URL may say beside the place: others would be overlooked, and shown in the log.
@@ -22,10 +25,7 @@ const POSTGRES_PARAMETERS: [&str; 6] =
 pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
     found.require(is_file, "audit.path", "is no path of a file; write data/tollgate.db");
-    let is_directory = audit
-        .spool
-        .as_ref()
-        .is_none_or(|spool| !spool.as_os_str().is_empty() && (spool.is_dir() || !spool.exists()));
+    let is_directory = audit.spool.as_ref().is_none_or(|spool| is_place_of_directory(spool));
     found.require(is_directory, "audit.spool", "is no path of a directory; write data/spool");
     if let CheckpointTarget::File(path) = audit.checkpoints() {
         let is_file = path.file_name().is_some() && !path.is_dir();
@@ -49,11 +49,29 @@ pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
             found.add(key, message);
         }
     }
+    if let Some(days) = audit.retention_days {
+        bounds(found, "audit", &[("retention_days", days.into(), 1..=MAX_RETENTION_DAYS)]);
+        found.require(
+            audit.archive.is_some() || audit.store == AuditStore::Sqlite,
+            "audit.archive",
+            "is missing; write the directory that entries go to when audit.retention_days are over",
+        );
+    }
+    found.require(
+        audit.archive.as_ref().is_none_or(|path| is_place_of_directory(path)),
+        "audit.archive",
+        "is no path of a directory; write data/archive",
+    );
     found.require(
         audit.store == AuditStore::Sqlite || audit.url.is_some(),
         "audit.url",
         "is missing; write postgres://user:password@host:5432/database, or use store = \"sqlite\"",
     );
+}
+
+/// Is one there, or nothing yet?
+fn is_place_of_directory(path: &Path) -> bool {
+    !path.as_os_str().is_empty() && (path.is_dir() || !path.exists())
 }
 
 /// What is wrong with it, without showing it: it holds a password.

@@ -1,7 +1,5 @@
 //! Reading the chain.
 
-use std::collections::VecDeque;
-
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
@@ -13,6 +11,7 @@ use super::{
     PostgresError,
     connection::{Connector, Role},
     copy::Rows,
+    dead_letter::Letters,
     migration::Schema,
     row,
 };
@@ -30,8 +29,6 @@ use crate::{
 const COLUMNS: usize = 3 + FIELDS.len();
 /// Chunks that are read before they are asked for.
 const READ_AHEAD: usize = 2;
-/// Dead letters that are held at once.
-const LETTERS: i64 = 256;
 /// For a reader that takes hours: its statements have no end, and rows come by the index and not
 /// sorted, which would be done before the first comes.
 const SESSION: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
@@ -124,7 +121,7 @@ impl PostgresChain {
         self.connection().await?;
         let (sender, chunks) = mpsc::channel(READ_AHEAD);
         if let (Some(connection), Ok(writer)) = (self.connection.take(), span.writer.parse()) {
-            let letters = Letters::open(&self.connector, writer, span).await?;
+            let letters = Letters::open(connect(&self.connector).await?, writer, span).await?;
             let (chunk, is_uuid) = (ChainChunk::default(), row::uuid_fields());
             let copying = Copying { sender, chunk, writer, letters, is_uuid };
             let task = tokio::spawn(copying.run(connection, span.clone()));
@@ -280,7 +277,7 @@ impl Copying {
                 };
                 self.chunk.push_encoded(link, &letter.record);
             }
-            letters.page.pop_front();
+            letters.pass();
             self.send(CHUNK_ROWS).await?;
         }
         Ok(())
@@ -296,62 +293,6 @@ impl Copying {
             self.sender.send(full).await.map_err(gone)?;
         }
         Ok(())
-    }
-}
-
-/// Rows of a writer that Postgres took in no batch, by their number.
-#[derive(Debug)]
-struct Letters {
-    connection: PgConnection,
-    writer: Uuid,
-    /// The place of the last that was read, and where they end.
-    last: (i64, Vec<u8>),
-    end: i64,
-    page: VecDeque<Letter>,
-}
-
-#[derive(Debug)]
-struct Letter {
-    epoch: i64,
-    seq: i64,
-    hash: Vec<u8>,
-    record: Vec<u8>,
-}
-
-impl Letters {
-    /// `None` where there are none, as there should be.
-    async fn open(
-        connector: &Connector,
-        writer: Uuid,
-        span: &Span,
-    ) -> Result<Option<Self>, PostgresError> {
-        let (last, page) = ((span.first, Vec::new()), VecDeque::new());
-        let connection = connect(connector).await?;
-        let mut letters = Self { connection, writer, last, end: span.last, page };
-        Ok(letters.next().await?.is_some().then_some(letters))
-    }
-
-    /// The next one; it stays the next until it is taken from the page.
-    async fn next(&mut self) -> Result<Option<&Letter>, PostgresError> {
-        if self.page.is_empty() {
-            let next = "SELECT epoch, chain_seq, hash, record FROM audit_dead_letter \
-                        WHERE writer = $1::uuid AND (chain_seq, hash) > ($2, $3) AND chain_seq <= $4 \
-                        ORDER BY chain_seq, hash LIMIT $5";
-            let rows = sqlx::query_as::<_, (i64, i64, Vec<u8>, Vec<u8>)>(next)
-                .bind(self.writer.to_string())
-                .bind(self.last.0)
-                .bind(&self.last.1)
-                .bind(self.end)
-                .bind(LETTERS)
-                .fetch_all(&mut self.connection)
-                .await?;
-            let letter = |(epoch, seq, hash, record)| Letter { epoch, seq, hash, record };
-            self.page = rows.into_iter().map(letter).collect();
-            if let Some(last) = self.page.back() {
-                self.last = (last.seq, last.hash.clone());
-            }
-        }
-        Ok(self.page.front())
     }
 }
 

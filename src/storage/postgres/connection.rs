@@ -1,6 +1,6 @@
 //! Connections, each with its deadlines and checked to be to a server that will do.
 
-use std::{future::Future, str::FromStr, time::Duration};
+use std::{fmt, future::Future, str::FromStr, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row, postgres::PgConnectOptions};
@@ -15,7 +15,7 @@ const OLDEST_SERVER: i32 = 150_000;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How to connect: as the gateway, and as the owner of what is in the database.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Connector {
     gateway: PgConnectOptions,
     owner: Option<PgConnectOptions>,
@@ -30,6 +30,19 @@ pub(super) enum Role {
     Gateway,
     /// That of `audit.owner_url`, or where it is not set of `audit.url`.
     Owner,
+}
+
+/// Written out because sqlx shows the password.
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = (self.gateway.get_host(), self.gateway.get_port());
+        f.debug_struct("Connector")
+            .field("host", &host)
+            .field("port", &port)
+            .field("database", &self.gateway.get_database())
+            .field("role", &self.gateway_role())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Connector {

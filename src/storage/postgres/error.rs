@@ -1,6 +1,6 @@
 //! What can be wrong with the database, each with what to do.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io, path::PathBuf};
 
 use crate::audit::SinkError;
 
@@ -36,6 +36,8 @@ pub enum PostgresError {
     NoRole { role: String },
     #[error("can't migrate the database: {0}")]
     Migrate(#[source] Box<sqlx::migrate::MigrateError>),
+    #[error("audit.archive: can't write to {}: {source}", path.display())]
+    Archive { path: PathBuf, source: io::Error },
     #[error("Postgres: {0}")]
     Query(#[from] sqlx::Error),
 }

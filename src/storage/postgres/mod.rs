@@ -11,6 +11,7 @@ mod error;
 mod migration;
 mod partition;
 mod reader;
+mod retention;
 mod role;
 mod row;
 
@@ -19,6 +20,8 @@ pub use chain::PostgresChain;
 use connection::Connector;
 pub use error::PostgresError;
 pub use reader::AuditReader;
+
+use jiff::Timestamp;
 
 use crate::config::AuditConfig;
 
@@ -38,4 +41,18 @@ pub fn sink(config: &AuditConfig) -> Result<PostgresSink, PostgresError> {
 /// [`PostgresError`].
 pub async fn migrate(config: &AuditConfig) -> Result<usize, PostgresError> {
     migration::run(&Connector::new(config)?).await
+}
+
+/// Takes out of the database what `[audit]` says is too old, once it is in files of `audit.archive`.
+/// Nothing where it says nothing of it.
+///
+/// Returns how many rows went.
+///
+/// # Errors
+/// [`PostgresError`]; what had gone by then is in its files.
+pub async fn retire(config: &AuditConfig, now: Timestamp) -> Result<i64, PostgresError> {
+    let Some((days, directory)) = config.retention_days.zip(config.archive.as_deref()) else {
+        return Ok(0);
+    };
+    retention::retire(&Connector::new(config)?, directory, days, now).await
 }

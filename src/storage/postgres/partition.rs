@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{PostgresError, connection::Connector, error::code};
 use crate::audit::Linked;
 
-const MICROS_PER_DAY: i64 = 86_400_000_000;
+pub(super) const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// So many days ahead of today: who must not make tables at once has so long to see why it fails.
 const DAYS_AHEAD: i64 = 7;
 /// After a failure, such as a lock held by a long query, it is tried again so much later.

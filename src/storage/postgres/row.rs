@@ -1,5 +1,6 @@
 //! A record as a row, there and back.
 
+use serde_json::Value as Json;
 use sqlx::{Arguments, Row, error::BoxDynError, postgres::PgArguments, postgres::PgRow};
 
 use crate::audit::{EntryKind, FIELDS, FieldType, Linked, Record, StoredEntry, Value};
@@ -108,14 +109,78 @@ pub(super) fn select(rest: &str) -> String {
 
 /// Reads a row of [`select`].
 pub(super) fn read(row: &PgRow) -> sqlx::Result<StoredEntry> {
+    // The first column is `seq`.
+    Ok(StoredEntry::new(row.try_get(0)?, &Record::new(&values(row, 1)?)))
+}
+
+/// A record's values, from the column `first` on.
+fn values(row: &PgRow, first: usize) -> sqlx::Result<[Value<'_>; FIELDS.len()]> {
     let mut values = [Value::Null; FIELDS.len()];
     for (at, (value, (_, field))) in values.iter_mut().zip(FIELDS).enumerate() {
-        // The first column is `seq`.
         let found = match field {
-            FieldType::Text => row.try_get::<Option<&str>, _>(at + 1)?.map(Value::Text),
-            FieldType::Number => row.try_get::<Option<i64>, _>(at + 1)?.map(Value::Number),
+            FieldType::Text => row.try_get::<Option<&str>, _>(first + at)?.map(Value::Text),
+            FieldType::Number => row.try_get::<Option<i64>, _>(first + at)?.map(Value::Number),
         };
         *value = found.unwrap_or(Value::Null);
     }
-    Ok(StoredEntry::new(row.try_get(0)?, &Record::new(&values)))
+    Ok(values)
+}
+
+/// What [`Whole`] reads: every row of `table` of before `$1`, whatever it is, in order.
+pub(super) fn select_all(table: &str) -> String {
+    let fields = FIELDS
+        .map(|(name, _)| if is_uuid(name) { format!("{name}::text") } else { name.to_owned() });
+    format!(
+        "SELECT {}, writer::text, epoch, chain_seq, encode(hash, 'hex'), superseded FROM {table} \
+         WHERE time_micros < $1 ORDER BY seq",
+        fields.join(", ")
+    )
+}
+
+/// A row with its link, as archives have it.
+pub(super) struct Whole<'r> {
+    values: [Value<'r>; FIELDS.len()],
+    writer: &'r str,
+    epoch: i64,
+    chain_seq: i64,
+    hash: &'r str,
+    superseded: bool,
+}
+
+impl<'r> Whole<'r> {
+    pub(super) fn read(row: &'r PgRow) -> sqlx::Result<Self> {
+        let links = FIELDS.len();
+        Ok(Self {
+            values: values(row, 0)?,
+            writer: row.try_get(links)?,
+            epoch: row.try_get(links + 1)?,
+            chain_seq: row.try_get(links + 2)?,
+            hash: row.try_get(links + 3)?,
+            superseded: row.try_get(links + 4)?,
+        })
+    }
+
+    /// Fields by their names, texts as texts also where they are JSON, so that the record's bytes can
+    /// be made again and the chain be verified; nulls left out.
+    pub(super) fn write_json(&self, to: &mut Vec<u8>) {
+        let fields = FIELDS.iter().zip(self.values).filter_map(|((name, _), value)| {
+            let value = match value {
+                Value::Null => return None,
+                Value::Text(text) => Json::from(text),
+                Value::Number(number) => Json::from(number),
+            };
+            Some(((*name).to_owned(), value))
+        });
+        let link = [
+            ("writer", Json::from(self.writer)),
+            ("epoch", Json::from(self.epoch)),
+            ("chain_seq", Json::from(self.chain_seq)),
+            ("hash", Json::from(self.hash)),
+            ("superseded", Json::from(self.superseded)),
+        ];
+        let link = link.map(|(name, value)| (name.to_owned(), value));
+        let object: serde_json::Map<_, _> = fields.chain(link).collect();
+        // A map of texts and numbers is always JSON.
+        _ = serde_json::to_writer(to, &object);
+    }
 }

@@ -9,6 +9,7 @@ mod answer;
 mod audit;
 mod budget;
 mod redact;
+mod ship;
 
 use std::{
     fs,
@@ -276,6 +277,7 @@ criterion_group!(
     answer::answer_redact,
     audit::audit_verify,
     budget::budget,
-    redact::redact
+    redact::redact,
+    ship::audit_ship
 );
 criterion_main!(benches);

@@ -19,5 +19,6 @@ mod sqlite;
 mod support;
 mod tail;
 mod tamper;
+mod tamper_checkpoint;
 mod trail;
 mod verify;

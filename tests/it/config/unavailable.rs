@@ -5,7 +5,12 @@ use super::{BASE, base_with, errors_of};
 #[test]
 fn each_is_refused_by_name_with_what_to_do() {
     let cases = [
-        ("[audit]\nretention_days = 1", "audit.retention_days", "this key", "remove it"),
+        (
+            "[audit]\nretention_days = 1",
+            "audit.retention_days",
+            "this key with store = \"sqlite\"",
+            "remove it",
+        ),
         ("[audit]\ncontent = \"redacted\"", "audit.content", "\"redacted\"", "use \"none\""),
         (
             "[stream]\nreplay_store = \"redis\"",

@@ -5,6 +5,7 @@ pub mod client;
 pub mod event_stream;
 pub mod leak;
 pub mod native;
+pub mod patience;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -15,7 +18,7 @@ use nix::{
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
 
-use super::client::eventually;
+use super::patience::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// It would show in logs and errors.
@@ -28,6 +31,8 @@ pub struct PostgresServer {
     directory: Option<PathBuf>,
     superuser: SecretString,
     port: u16,
+    /// Does it sync what it commits, as in production?
+    is_durable: bool,
 }
 
 /// The directory of `initdb` and `postgres`, as `tests/postgres` finds it.
@@ -65,19 +70,15 @@ impl PostgresServer {
         match std::env::var("TEST_DATABASE_URL") {
             Ok(url) => {
                 let options: PgConnectOptions = url.parse().expect("TEST_DATABASE_URL is a URL");
-                Self {
-                    child: None,
-                    directory: None,
-                    port: options.get_port(),
-                    superuser: url.into(),
-                }
+                let (port, superuser) = (options.get_port(), url.into());
+                Self { child: None, directory: None, superuser, port, is_durable: true }
             }
-            Err(_) => Self::start_own().await,
+            Err(_) => Self::start_own(false).await,
         }
     }
 
     /// A server of the test's own in any case, which it can stop.
-    pub async fn start_own() -> Self {
+    pub async fn start_own(is_durable: bool) -> Self {
         let directory = std::env::temp_dir().join(format!("tollgate-pg-{}", uuid::Uuid::now_v7()));
         fs::create_dir_all(&directory).expect("a directory for the test");
         if let Some((user, group)) = other_user() {
@@ -88,6 +89,7 @@ impl PostgresServer {
             superuser: String::new().into(),
             directory: Some(directory),
             port: 0,
+            is_durable,
         };
         server.initialize();
         // Another test may have taken the port since: then it ends at once.
@@ -137,7 +139,8 @@ impl PostgresServer {
         let socket = self.directory().display().to_string();
         let child = self
             .command("postgres")
-            .args(["-D", "data", "-F", "-p", &self.port.to_string(), "-k", &socket])
+            .args(["-D", "data", "-p", &self.port.to_string(), "-k", &socket])
+            .args(if self.is_durable { [].as_slice() } else { &["-F"] })
             .args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=40"])
             .args(["-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB"])
             .stdout(log())
@@ -186,6 +189,21 @@ impl PostgresServer {
         let create = format!("CREATE DATABASE {name} OWNER {owner} TEMPLATE template0 {how}");
         run(&mut superuser, &create).await;
         database
+    }
+
+    /// From now on it speaks TLS as well, by this certificate (PEM) and key.
+    pub async fn speak_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.directory().join("data").join(name);
+            fs::write(&path, text).expect("its file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+            if let Some((user, group)) = other_user() {
+                chown(&path, Some(user), Some(group)).expect("root may");
+            }
+        }
+        let mut superuser = options(&self.superuser).connect().await.expect("the server");
+        run(&mut superuser, "ALTER SYSTEM SET ssl = on").await;
+        run(&mut superuser, "SELECT pg_reload_conf()").await;
     }
 
     /// Connections are cut; what was committed is there afterwards. `at_once` leaves no time to

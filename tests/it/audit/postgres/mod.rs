@@ -1,9 +1,11 @@
 //! The Postgres store.
 
 mod dead_letter;
+mod gateway;
 mod migration;
 mod outage;
 mod partition;
+mod retention;
 mod role;
 mod support;
 mod table;

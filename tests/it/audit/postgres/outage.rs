@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use secrecy::{ExposeSecret, SecretString};
@@ -84,6 +84,13 @@ impl Load {
         eventually(PATIENCE, async || self.made.load(Ordering::Relaxed) >= target).await;
     }
 
+    /// `TEST_OUTAGE_S` makes an outage last: 60 is what users may count on, too long for each day.
+    async fn until_over(&self) {
+        let lasts = std::env::var("TEST_OUTAGE_S").ok().and_then(|text| text.parse().ok());
+        let over = Instant::now() + Duration::from_secs(lasts.unwrap_or(0));
+        eventually(PATIENCE * 2, async || Instant::now() >= over).await;
+    }
+
     fn shipped(&self) -> u64 {
         let unshipped = self.audit.status().unshipped;
         (2 * self.made.load(Ordering::Relaxed)).saturating_sub(unshipped)
@@ -128,7 +135,7 @@ async fn call(audit: Audit, made: Arc<AtomicU64>, is_over: Arc<AtomicBool>) -> V
     calls
 }
 
-fn moved(url: &SecretString, from: u16, to: u16) -> SecretString {
+pub fn moved(url: &SecretString, from: u16, to: u16) -> SecretString {
     url.expose_secret().replace(&format!(":{from}/"), &format!(":{to}/")).into()
 }
 
@@ -161,6 +168,7 @@ async fn outage(away: Network) {
     load.proxy.set(away);
     load.until_away().await;
     load.calls().await;
+    load.until_over().await;
     load.proxy.set(Network::Works);
     load.until_back().await;
     load.calls().await;
@@ -265,7 +273,7 @@ async fn out_of_connections() {
 /// The server itself: with its connections, its transactions, and a start that takes a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted() {
-    let mut server = PostgresServer::start_own().await;
+    let mut server = PostgresServer::start_own(false).await;
     let postgres = Postgres::on(server.database().await);
     let load = Load::start(&postgres).await;
     load.calls().await;

@@ -151,6 +151,12 @@ fn what_runs_beside_the_calls_has_rules_too() {
             "has a parameter that is none",
         ),
         ("[audit]\nowner_url = \"postgres://u@h\"", "audit.owner_url", "names no database"),
+        ("[audit]\narchive = \"/dev/null\"", "audit.archive", "no path of a directory"),
+        (
+            "[audit]\nstore = \"postgres\"\nurl = \"postgres://u@h/d\"\nretention_days = 1",
+            "audit.archive",
+            "is missing",
+        ),
         ("[telemetry]\nlog = \"tollgate=loud\"", "telemetry.log", "no filter"),
         ("[telemetry]\nservice_name = \"\"", "telemetry.service_name", "is empty"),
         ("[telemetry]\notlp_endpoint = \"otel:4317\"", "telemetry.otlp_endpoint", "https://"),
