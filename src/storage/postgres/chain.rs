@@ -118,10 +118,15 @@ impl PostgresChain {
     }
 
     async fn begin(&mut self, span: &Span) -> Result<(), PostgresError> {
-        self.connection().await?;
+        let connection = self.connection().await?;
+        let letters = if Letters::are_there(connection, span).await? {
+            // A connection of their own, as the copy has this one.
+            Some(Letters::new(connect(&self.connector).await?, span))
+        } else {
+            None
+        };
         let (sender, chunks) = mpsc::channel(READ_AHEAD);
         if let (Some(connection), Ok(writer)) = (self.connection.take(), span.writer.parse()) {
-            let letters = Letters::open(connect(&self.connector).await?, writer, span).await?;
             let (chunk, is_uuid) = (ChainChunk::default(), row::uuid_fields());
             let copying = Copying { sender, chunk, writer, letters, is_uuid };
             let task = tokio::spawn(copying.run(connection, span.clone()));

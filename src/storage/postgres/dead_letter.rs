@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{PostgresError, error::code};
 use crate::audit::{Linked, verify::Span};
@@ -54,7 +53,7 @@ pub(super) async fn keep(
 #[derive(Debug)]
 pub(super) struct Letters {
     connection: PgConnection,
-    writer: Uuid,
+    writer: String,
     /// The place of the last that was read, and where they end.
     last: (i64, Vec<u8>),
     end: i64,
@@ -70,15 +69,18 @@ pub(super) struct Letter {
 }
 
 impl Letters {
-    /// `None` where there are none, as there should be.
-    pub(super) async fn open(
-        connection: PgConnection,
-        writer: Uuid,
+    /// Are there any? There should be none.
+    pub(super) async fn are_there(
+        connection: &mut PgConnection,
         span: &Span,
-    ) -> Result<Option<Self>, PostgresError> {
+    ) -> sqlx::Result<bool> {
+        let any = "SELECT EXISTS (SELECT FROM audit_dead_letter WHERE writer = $1::uuid)";
+        sqlx::query_scalar(any).bind(&span.writer).fetch_one(connection).await
+    }
+
+    pub(super) fn new(connection: PgConnection, span: &Span) -> Self {
         let (last, page) = ((span.first, Vec::new()), VecDeque::new());
-        let mut letters = Self { connection, writer, last, end: span.last, page };
-        Ok(letters.next().await?.is_some().then_some(letters))
+        Self { connection, writer: span.writer.clone(), last, end: span.last, page }
     }
 
     /// The next one; it stays the next until it is taken from the page.
@@ -88,7 +90,7 @@ impl Letters {
                         WHERE writer = $1::uuid AND (chain_seq, hash) > ($2, $3) AND chain_seq <= $4 \
                         ORDER BY chain_seq, hash LIMIT $5";
             let rows = sqlx::query_as::<_, (i64, i64, Vec<u8>, Vec<u8>)>(next)
-                .bind(self.writer.to_string())
+                .bind(&self.writer)
                 .bind(self.last.0)
                 .bind(&self.last.1)
                 .bind(self.end)

@@ -7,7 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use sqlx::{AssertSqlSafe, ConnectOptions, Row, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, PgConnection, Row, SqliteConnection,
+    sqlite::SqliteConnectOptions,
+};
+use tokio::sync::Mutex;
 use tollgate::{
     audit::{
         AuditSink, Chain, Entry, EntryKind, FIELDS, FieldType, Link, Linked, MAX_TEXT_BYTES,
@@ -128,28 +132,33 @@ impl TamperStore for Sqlite {
 }
 
 /// A database of which its superuser is the intruder.
-pub struct InPostgres(Postgres);
+pub struct InPostgres {
+    postgres: Postgres,
+    /// Kept, as it takes long to make one.
+    superuser: Mutex<PgConnection>,
+}
 
 #[async_trait(?Send)]
 impl TamperStore for InPostgres {
     async fn make(_: &Path) -> Self {
         let postgres = Postgres::start().await;
         migrate(&postgres.config).await.unwrap();
-        Self(postgres)
+        let superuser = Mutex::new(postgres.database.superuser().await);
+        Self { postgres, superuser }
     }
 
     fn sink(&self) -> &dyn AuditSink {
-        &self.0.sink
+        &self.postgres.sink
     }
 
     async fn chain(&self) -> Box<dyn ChainReader> {
-        Box::new(PostgresChain::open(&self.0.config).await.unwrap())
+        Box::new(PostgresChain::open(&self.postgres.config).await.unwrap())
     }
 
     async fn execute(&self, sql: &str) {
         let sql = format!("SET search_path = tollgate; {sql}");
-        let mut superuser = self.0.database.superuser().await;
-        let done = sqlx::raw_sql(AssertSqlSafe(&*sql)).execute(&mut superuser).await;
+        let mut superuser = self.superuser.lock().await;
+        let done = sqlx::raw_sql(AssertSqlSafe(&*sql)).execute(&mut *superuser).await;
         done.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
@@ -164,8 +173,8 @@ impl TamperStore for InPostgres {
             fields.join(", ")
         );
         let query = sqlx::query(AssertSqlSafe(query)).bind(writer.to_string());
-        let mut superuser = self.0.database.superuser().await;
-        let rows = query.fetch_all(&mut superuser).await.unwrap();
+        let mut superuser = self.superuser.lock().await;
+        let rows = query.fetch_all(&mut *superuser).await.unwrap();
         let read = |row: &sqlx::postgres::PgRow| {
             let link = Link {
                 writer,

@@ -300,6 +300,30 @@ async fn postgres_is_verified_as_well() {
     what_waits_in_the_spool_is_not_missing::<InPostgres>().await;
 }
 
+#[tokio::test]
+async fn rows_that_postgres_refused_are_part_of_the_chain() {
+    let trail = Trail::<InPostgres>::new().await;
+    for row in &trail.rows(0).await[9..12] {
+        let insert = format!(
+            "INSERT INTO audit_dead_letter (writer, epoch, chain_seq, hash, record, error) \
+             SELECT writer, epoch, chain_seq, hash, {}, '' FROM audit WHERE {}",
+            InPostgres::blob(&row.record),
+            trail.at(0, row.link.seq)
+        );
+        trail.store.execute(&insert).await;
+    }
+    let report = trail.verify().await;
+    assert!(report.is_clean && report.rows == 2 * WRITER_ROWS, "twice the same: {report:#?}");
+    // A later end stays behind what ends its call, so only rows that have none.
+    trail.store.execute(&format!("DELETE FROM audit WHERE {}", trail.at(0, 12))).await;
+    let report = trail.verify().await;
+    assert!(report.is_clean && report.rows == 2 * WRITER_ROWS, "{report:#?}");
+    let edit = "UPDATE audit_dead_letter SET record = record || '\\x00' WHERE chain_seq = 12";
+    trail.store.execute(edit).await;
+    let report = trail.verify().await;
+    assert_eq!(found(&report, FindingKind::Edited).spot.seq, Some(12));
+}
+
 #[test]
 fn postgres_every_record_comes_back_as_the_same_bytes() {
     every_record_comes_back_as_the_same_bytes::<InPostgres>();
