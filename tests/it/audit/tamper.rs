@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::{
     support::denial,
-    trail::{EPOCH_ROWS, InPostgres, Sqlite, TamperStore, Trail, WRITER_ROWS, append, found},
+    trail::{
+        EPOCH_ROWS, InPostgres, Sqlite, Stage, TamperStore, Trail, WRITER_ROWS, append, found,
+    },
 };
 
 /// A row in the midst of the first writer's second epoch: a settle, with every field set.
@@ -26,7 +28,7 @@ pub fn only(report: &Report) -> &Finding {
 }
 
 /// Each in a row of its own, so that one look finds many.
-async fn each_column_that_is_edited_is_found<S: TamperStore>() {
+async fn each_column_that_is_edited_is_found<S: TamperStore>(stage: &mut Stage<S>) {
     // Every fourth row, from the second on, is an end with every field set.
     let ends: Vec<u64> = (2..=WRITER_ROWS).step_by(4).collect();
     let required = ["id", "time_micros", "kind", "request_id", "operation"];
@@ -35,7 +37,7 @@ async fn each_column_that_is_edited_is_found<S: TamperStore>() {
     let nulls = nulls.into_iter().filter(|(name, _)| !required.contains(name));
     let edits: Vec<_> = texts.into_iter().chain(nulls).collect();
     for edits in edits.chunks(ends.len()) {
-        let trail = Trail::<S>::new().await;
+        let trail = stage.trail().await;
         assert!(trail.verify().await.is_clean);
         let set = |(seq, (name, other)): (&u64, &(&str, String))| {
             format!("UPDATE audit SET {name} = {other} WHERE {};", trail.at(0, *seq))
@@ -65,7 +67,7 @@ fn other(name: &str, field: FieldType) -> String {
     }
 }
 
-async fn each_column_of_a_link_that_is_edited_is_found<S: TamperStore>() {
+async fn each_column_of_a_link_that_is_edited_is_found<S: TamperStore>(stage: &mut Stage<S>) {
     let hash = S::blob(&[7; 32]);
     let short = S::blob(&[7; 31]);
     for (set, kind) in [
@@ -78,7 +80,7 @@ async fn each_column_of_a_link_that_is_edited_is_found<S: TamperStore>() {
         (format!("writer = '{}'", Uuid::max()), FindingKind::Gap),
         ("superseded = NOT superseded".to_owned(), FindingKind::Hidden),
     ] {
-        let trail = Trail::<S>::new().await;
+        let trail = stage.trail().await;
         trail.store.execute(&format!("UPDATE audit SET {set} WHERE {}", trail.at(0, MIDST))).await;
         let report = trail.verify().await;
         let finding = found(&report, kind);
@@ -89,8 +91,8 @@ async fn each_column_of_a_link_that_is_edited_is_found<S: TamperStore>() {
 }
 
 /// Encoding cuts a text: what is behind the cut must not be a place to hide.
-async fn what_encoding_would_take_away_is_found<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn what_encoding_would_take_away_is_found<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     let rows = trail.rows(0).await;
     // The fourth of four is the one with the texts that were cut and mended.
     let at = trail.at(0, 4);
@@ -104,9 +106,9 @@ async fn what_encoding_would_take_away_is_found<S: TamperStore>() {
     is_at(only(&report), trail.writers[0], 4);
 }
 
-async fn rows_that_are_gone_are_found<S: TamperStore>() {
+async fn rows_that_are_gone_are_found<S: TamperStore>(stage: &mut Stage<S>) {
     for (first, last) in [(1, 1), (1, 20), (MIDST, MIDST), (MIDST, MIDST + 17)] {
-        let trail = Trail::<S>::new().await;
+        let trail = stage.trail().await;
         let writer = trail.writers[1];
         let between = format!("writer = '{writer}' AND chain_seq BETWEEN {first} AND {last}");
         trail.store.execute(&format!("DELETE FROM audit WHERE {between}")).await;
@@ -120,9 +122,9 @@ async fn rows_that_are_gone_are_found<S: TamperStore>() {
     }
 }
 
-async fn rows_that_are_gone_from_the_end_are_found<S: TamperStore>() {
+async fn rows_that_are_gone_from_the_end_are_found<S: TamperStore>(stage: &mut Stage<S>) {
     for last in [WRITER_ROWS - 1, 40, 0] {
-        let trail = Trail::<S>::new().await;
+        let trail = stage.trail().await;
         let writer = trail.writers[0];
         let behind = format!("writer = '{writer}' AND chain_seq > {last}");
         trail.store.execute(&format!("DELETE FROM audit WHERE {behind}")).await;
@@ -156,16 +158,16 @@ async fn insert<S: TamperStore>(trail: &Trail<S>, from: u64, link: [&str; 4]) {
     trail.store.execute(&insert).await;
 }
 
-async fn rows_that_are_added_are_found<S: TamperStore>() {
+async fn rows_that_are_added_are_found<S: TamperStore>(stage: &mut Stage<S>) {
     // At a place that is taken.
-    let trail = Trail::<S>::new().await;
+    let trail = stage.trail().await;
     insert(&trail, MIDST, ["writer", "epoch", "chain_seq", "hash"]).await;
     let report = trail.verify().await;
     is_at(found(&report, FindingKind::Fork), trail.writers[0], MIDST);
     assert_eq!(report.finding_count, 1, "the chain goes on behind either: {report:#?}");
 
     // In between, the rows behind it one further.
-    let trail = Trail::<S>::new().await;
+    let trail = stage.trail().await;
     let writer = format!("writer = '{}'", trail.writers[0]);
     for by in ["-chain_seq - 1", "-chain_seq"] {
         let rows = format!("{writer} AND (chain_seq > {MIDST} OR chain_seq < 0)");
@@ -176,8 +178,8 @@ async fn rows_that_are_added_are_found<S: TamperStore>() {
     is_at(found(&report, FindingKind::Edited), trail.writers[0], MIDST + 1);
 }
 
-async fn rows_that_are_in_no_chain_are_found<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn rows_that_are_in_no_chain_are_found<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     insert(&trail, MIDST, ["NULL", "NULL", "NULL", "NULL"]).await;
     insert(&trail, MIDST, ["writer", "epoch", "NULL", "hash"]).await;
     let report = trail.verify().await;
@@ -186,15 +188,15 @@ async fn rows_that_are_in_no_chain_are_found<S: TamperStore>() {
 }
 
 /// The chain has no secret, so anyone may go on with it, or begin one.
-async fn rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due<
-    S: TamperStore,
->() {
-    let trail = Trail::<S>::new().await;
+async fn rows_that_are_added_with_a_sound_chain_are_found_later<S: TamperStore>(
+    stage: &mut Stage<S>,
+) {
+    let trail = stage.trail().await;
     let last = trail.rows(0).await.last().unwrap().link;
     let forged: Vec<Entry> = (0..3).map(|_| denial()).collect();
-    append(&trail.store, &mut Chain::after(last), &forged).await;
+    append(&*trail.store, &mut Chain::after(last), &forged).await;
     let stranger = Uuid::now_v7();
-    append(&trail.store, &mut Chain::after(Link::origin(stranger)), &forged_anew()).await;
+    append(&*trail.store, &mut Chain::after(Link::origin(stranger)), &forged_anew()).await;
 
     // For a while they may be a gateway's that is about to speak of them.
     let report = trail.verify().await;
@@ -215,9 +217,9 @@ fn forged_anew() -> Vec<Entry> {
     (0..3).map(|_| denial()).collect()
 }
 
-async fn rows_that_are_reordered_are_found<S: TamperStore>() {
+async fn rows_that_are_reordered_are_found<S: TamperStore>(stage: &mut Stage<S>) {
     // All that two rows are has changed places, but for their links.
-    let trail = Trail::<S>::new().await;
+    let trail = stage.trail().await;
     for by in [("chain_seq", MIDST, "-1"), ("chain_seq", MIDST + 3, &MIDST.to_string())] {
         let (column, seq, to) = by;
         let at = trail.at(0, seq);
@@ -233,8 +235,8 @@ async fn rows_that_are_reordered_are_found<S: TamperStore>() {
     is_at(&report.findings[0], trail.writers[0], MIDST);
 }
 
-async fn a_chain_that_is_made_anew_is_found<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn a_chain_that_is_made_anew_is_found<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     let at = trail.at(0, MIDST);
     trail.store.execute(&format!("UPDATE audit SET cost_micro_usd = 0 WHERE {at}")).await;
     trail.forge(0, MIDST).await;
@@ -261,7 +263,7 @@ macro_rules! suite {
             suite!(@ $store, rows_that_are_gone_from_the_end_are_found);
             suite!(@ $store, rows_that_are_added_are_found);
             suite!(@ $store, rows_that_are_in_no_chain_are_found);
-            suite!(@ $store, rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due);
+            suite!(@ $store, rows_that_are_added_with_a_sound_chain_are_found_later);
             suite!(@ $store, rows_that_are_reordered_are_found);
             suite!(@ $store, a_chain_that_is_made_anew_is_found);
         }
@@ -269,7 +271,7 @@ macro_rules! suite {
     (@ $store:ty, $rule:ident) => {
         #[tokio::test]
         async fn $rule() {
-            super::$rule::<$store>().await;
+            super::$rule::<$store>(&mut Stage::new()).await;
         }
     };
 }
@@ -279,25 +281,29 @@ suite!(sqlite_store, Sqlite);
 /// A few of them in each test, as a server takes long to start.
 #[tokio::test]
 async fn postgres_columns_that_are_edited_are_found() {
-    each_column_that_is_edited_is_found::<InPostgres>().await;
-    what_encoding_would_take_away_is_found::<InPostgres>().await;
+    let stage = &mut Stage::<InPostgres>::new();
+    each_column_that_is_edited_is_found(stage).await;
+    what_encoding_would_take_away_is_found(stage).await;
 }
 
 #[tokio::test]
 async fn postgres_links_that_are_edited_are_found() {
-    each_column_of_a_link_that_is_edited_is_found::<InPostgres>().await;
+    let stage = &mut Stage::<InPostgres>::new();
+    each_column_of_a_link_that_is_edited_is_found(stage).await;
 }
 
 #[tokio::test]
 async fn postgres_rows_that_are_gone_are_found() {
-    rows_that_are_gone_are_found::<InPostgres>().await;
-    rows_that_are_gone_from_the_end_are_found::<InPostgres>().await;
+    let stage = &mut Stage::<InPostgres>::new();
+    rows_that_are_gone_are_found(stage).await;
+    rows_that_are_gone_from_the_end_are_found(stage).await;
 }
 
 #[tokio::test]
 async fn postgres_rows_that_are_added_or_made_anew_are_found() {
-    rows_that_are_added_are_found::<InPostgres>().await;
-    rows_that_are_added_with_a_sound_chain_are_found_once_a_checkpoint_is_due::<InPostgres>().await;
-    rows_that_are_reordered_are_found::<InPostgres>().await;
-    a_chain_that_is_made_anew_is_found::<InPostgres>().await;
+    let stage = &mut Stage::<InPostgres>::new();
+    rows_that_are_added_are_found(stage).await;
+    rows_that_are_added_with_a_sound_chain_are_found_later(stage).await;
+    rows_that_are_reordered_are_found(stage).await;
+    a_chain_that_is_made_anew_is_found(stage).await;
 }

@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use super::{
     tamper::{MIDST, is_at, only},
-    trail::{Sqlite, TamperStore, Trail, found},
+    trail::{Sqlite, Stage, TamperStore, found},
 };
 
 #[tokio::test]
 async fn checkpoints_that_are_edited_are_found() {
-    let trail = Trail::<Sqlite>::new().await;
+    let trail = Stage::<Sqlite>::new().trail().await;
     let lines = trail.lines(0);
     let line: serde_json::Value = serde_json::from_str(&lines[3]).unwrap();
     let mut edits = Vec::new();
@@ -60,7 +60,7 @@ fn flipped(digits: &str) -> String {
 
 #[tokio::test]
 async fn checkpoints_that_are_removed_or_reordered_are_found() {
-    let trail = Trail::<Sqlite>::new().await;
+    let trail = Stage::<Sqlite>::new().trail().await;
     let lines = trail.lines(0);
     for gone in [0, 4] {
         let mut left = lines.clone();
@@ -95,7 +95,7 @@ async fn checkpoints_that_are_removed_or_reordered_are_found() {
 #[tokio::test]
 async fn checkpoints_of_another_are_found() {
     // Those of the other gateway in the place of some.
-    let trail = Trail::<Sqlite>::new().await;
+    let trail = Stage::<Sqlite>::new().trail().await;
     let (mut mixed, others) = (trail.lines(0), trail.lines(1));
     mixed[3].clone_from(&others[3]);
     trail.set_lines(0, &mixed);
@@ -104,7 +104,7 @@ async fn checkpoints_of_another_are_found() {
     assert_eq!(report.findings[0].spot.line, Some(4), "{report:#?}");
 
     // All, signed by a key of the intruder's, over a chain that was made anew.
-    let trail = Trail::<Sqlite>::new().await;
+    let trail = Stage::<Sqlite>::new().trail().await;
     trail
         .store
         .execute(&format!("UPDATE audit SET status = 500 WHERE {}", trail.at(0, MIDST)))

@@ -3,6 +3,7 @@
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use async_trait::async_trait;
@@ -43,6 +44,8 @@ pub const CHECKPOINT_ROWS: usize = 8;
 #[async_trait(?Send)]
 pub trait TamperStore: Send + Sync + Sized {
     async fn make(directory: &Path) -> Self;
+    /// An empty store: a new one, or `kept` without its rows where that is quicker.
+    async fn renew(kept: Option<Arc<Self>>, directory: &Path) -> Arc<Self>;
     fn sink(&self) -> &dyn AuditSink;
     async fn chain(&self) -> Box<dyn ChainReader>;
     /// Whoever owns the store is stopped by no trigger.
@@ -81,6 +84,10 @@ impl TamperStore for Sqlite {
             store.execute(&format!("DROP TRIGGER {trigger}")).await;
         }
         store
+    }
+
+    async fn renew(_: Option<Arc<Self>>, directory: &Path) -> Arc<Self> {
+        Arc::new(Self::make(directory).await)
     }
 
     fn sink(&self) -> &dyn AuditSink {
@@ -147,6 +154,12 @@ impl TamperStore for InPostgres {
         Self { postgres, superuser }
     }
 
+    async fn renew(kept: Option<Arc<Self>>, directory: &Path) -> Arc<Self> {
+        let Some(kept) = kept else { return Arc::new(Self::make(directory).await) };
+        kept.execute("TRUNCATE audit, audit_closed, audit_dead_letter, audit_usage").await;
+        kept
+    }
+
     fn sink(&self) -> &dyn AuditSink {
         &self.postgres.sink
     }
@@ -199,18 +212,40 @@ impl TamperStore for InPostgres {
     }
 }
 
+/// Where one trail after the other is made.
+pub struct Stage<S> {
+    kept: Option<Arc<S>>,
+}
+
+impl<S: TamperStore> Stage<S> {
+    pub const fn new() -> Self {
+        Self { kept: None }
+    }
+
+    /// An empty store.
+    pub async fn store(&mut self, directory: &TempDir) -> Arc<S> {
+        let store = S::renew(self.kept.take(), directory.path()).await;
+        self.kept = Some(Arc::clone(&store));
+        store
+    }
+
+    pub async fn trail(&mut self) -> Trail<S> {
+        let directory = TempDir::new();
+        let store = self.store(&directory).await;
+        Trail::new(directory, store).await
+    }
+}
+
 /// Both gateways' rows and checkpoints.
 pub struct Trail<S> {
     pub directory: TempDir,
-    pub store: S,
+    pub store: Arc<S>,
     pub writers: [Uuid; 2],
 }
 
 impl<S: TamperStore> Trail<S> {
     /// As two gateways would have left it that were started a few times and drained.
-    pub async fn new() -> Self {
-        let directory = TempDir::new();
-        let store = S::make(directory.path()).await;
+    async fn new(directory: TempDir, store: Arc<S>) -> Self {
         let writers = [Uuid::now_v7(), Uuid::now_v7()];
         let trail = Self { directory, store, writers };
         for writer in 0..2 {
@@ -227,7 +262,7 @@ impl<S: TamperStore> Trail<S> {
         for epoch in epochs {
             let mut chain = Chain::after(Link { epoch, ..last });
             for batch in entries(EPOCH_ROWS).chunks(CHECKPOINT_ROWS) {
-                last = append(&self.store, &mut chain, batch).await;
+                last = append(&*self.store, &mut chain, batch).await;
                 log.add(&key, vec![Head { link: last, stored: last.seq }]).unwrap();
             }
         }

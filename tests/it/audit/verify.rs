@@ -18,11 +18,11 @@ use tollgate::audit::{
 
 use super::{
     support::{TempDir, denial, intent, settle},
-    trail::{EPOCHS, InPostgres, Sqlite, TamperStore, Trail, WRITER_ROWS, append, entries, found},
+    trail::{EPOCHS, InPostgres, Sqlite, Stage, TamperStore, WRITER_ROWS, append, entries, found},
 };
 
-async fn two_gateways_of_several_epochs_are_verified<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn two_gateways_of_several_epochs_are_verified<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     let report = trail.verify_later().await;
     assert!(report.is_clean && report.notes.is_empty(), "{report:#?}");
     assert_eq!(report.rows, 2 * WRITER_ROWS);
@@ -36,9 +36,9 @@ async fn two_gateways_of_several_epochs_are_verified<S: TamperStore>() {
     assert_eq!(report.checkpoints.unwrap().checkpoints, WRITER_ROWS / 4);
 }
 
-async fn an_empty_store_is_verified_and_many_rows_in_chunks<S: TamperStore>() {
+async fn an_empty_store_is_verified_and_many_rows_in_chunks<S: TamperStore>(stage: &mut Stage<S>) {
     let directory = TempDir::new();
-    let store = S::make(directory.path()).await;
+    let store = stage.store(&directory).await;
     let options = Options {
         checkpoints: None,
         keys: Vec::new(),
@@ -55,7 +55,7 @@ async fn an_empty_store_is_verified_and_many_rows_in_chunks<S: TamperStore>() {
     let count = 2 * verify::CHUNK_ROWS as u64 + 7;
     let all: Vec<_> = (0..count).map(|_| denial()).collect();
     let mut writer = Chain::after(Link::origin(uuid::Uuid::now_v7()));
-    append(&store, &mut writer, &all).await;
+    append(&*store, &mut writer, &all).await;
     let (seen, calls) = (AtomicU64::new(0), AtomicU64::new(0));
     let progress = |done, of| {
         assert_eq!(of, count);
@@ -68,8 +68,8 @@ async fn an_empty_store_is_verified_and_many_rows_in_chunks<S: TamperStore>() {
 }
 
 /// Only what was written in a time, found by the rows and by the checkpoints around it.
-async fn a_part_of_the_time_is_verified<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn a_part_of_the_time_is_verified<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     let report = trail.verify_later().await;
     assert!(report.is_clean);
     for (seq, micros) in (1..).zip(0..WRITER_ROWS) {
@@ -103,8 +103,8 @@ async fn a_part_of_the_time_is_verified<S: TamperStore>() {
     assert_eq!(trail.verify_with(until).await.rows, 2 * WRITER_ROWS);
 }
 
-async fn what_is_older_than_the_retention_may_be_gone<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn what_is_older_than_the_retention_may_be_gone<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     let gone = "chain_seq <= 15 OR chain_seq = 17";
     trail.store.execute(&format!("DELETE FROM audit WHERE {gone}")).await;
     let later = Timestamp::now() + SignedDuration::from_hours(49);
@@ -124,9 +124,9 @@ async fn what_is_older_than_the_retention_may_be_gone<S: TamperStore>() {
 }
 
 /// A gateway whose store does not take all: entries in its spool are missing nowhere.
-async fn what_waits_in_the_spool_is_not_missing<S: TamperStore>() {
+async fn what_waits_in_the_spool_is_not_missing<S: TamperStore>(stage: &mut Stage<S>) {
     let directory = TempDir::new();
-    let store = S::make(directory.path()).await;
+    let store = stage.store(&directory).await;
     let spool_path = directory.path().join("spool");
     let settings =
         SpoolSettings { limit_bytes: 64 << 20, segment_bytes: SEGMENT_BYTES, is_strict: true };
@@ -182,8 +182,8 @@ async fn what_waits_in_the_spool_is_not_missing<S: TamperStore>() {
     assert_eq!((truncated.spot.seq, truncated.spot.last_seq), (Some(11), Some(20)));
 }
 
-async fn rows_of_before_the_chain_are_counted<S: TamperStore>() {
-    let trail = Trail::<S>::new().await;
+async fn rows_of_before_the_chain_are_counted<S: TamperStore>(stage: &mut Stage<S>) {
+    let trail = stage.trail().await;
     let old = "INSERT INTO audit (seq, id, time_micros, kind, request_id, operation) \
                VALUES (-1, 'a', 1, 'intent', 'r', 'o'), (0, 'b', 2, 'intent', 'r', 'o')";
     trail.store.execute(old).await;
@@ -264,7 +264,7 @@ fn sqlite_every_record_comes_back_as_the_same_bytes() {
 
 #[tokio::test]
 async fn sqlite_rows_of_before_the_chain_are_counted() {
-    rows_of_before_the_chain_are_counted::<Sqlite>().await;
+    rows_of_before_the_chain_are_counted::<Sqlite>(&mut Stage::new()).await;
 }
 
 /// One test a rule for one store.
@@ -283,7 +283,7 @@ macro_rules! suite {
     (@ $store:ty, $rule:ident) => {
         #[tokio::test]
         async fn $rule() {
-            super::$rule::<$store>().await;
+            super::$rule::<$store>(&mut Stage::new()).await;
         }
     };
 }
@@ -293,16 +293,17 @@ suite!(sqlite_store, Sqlite);
 /// One test, as a server takes long to start.
 #[tokio::test]
 async fn postgres_is_verified_as_well() {
-    two_gateways_of_several_epochs_are_verified::<InPostgres>().await;
-    an_empty_store_is_verified_and_many_rows_in_chunks::<InPostgres>().await;
-    a_part_of_the_time_is_verified::<InPostgres>().await;
-    what_is_older_than_the_retention_may_be_gone::<InPostgres>().await;
-    what_waits_in_the_spool_is_not_missing::<InPostgres>().await;
+    let stage = &mut Stage::<InPostgres>::new();
+    two_gateways_of_several_epochs_are_verified(stage).await;
+    an_empty_store_is_verified_and_many_rows_in_chunks(stage).await;
+    a_part_of_the_time_is_verified(stage).await;
+    what_is_older_than_the_retention_may_be_gone(stage).await;
+    what_waits_in_the_spool_is_not_missing(stage).await;
 }
 
 #[tokio::test]
 async fn rows_that_postgres_refused_are_part_of_the_chain() {
-    let trail = Trail::<InPostgres>::new().await;
+    let trail = Stage::<InPostgres>::new().trail().await;
     for row in &trail.rows(0).await[9..12] {
         let insert = format!(
             "INSERT INTO audit_dead_letter (writer, epoch, chain_seq, hash, record, error) \
