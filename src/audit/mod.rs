@@ -12,9 +12,11 @@
 //! - Nothing grows without bound: past one mark denials are counted instead of kept, past the
 //!   next no intent is taken, and past the last [`Audit::record`] waits.
 
+mod busy;
 mod chain;
 pub mod checkpoint;
 mod entry;
+mod pending;
 mod record;
 mod shipper;
 mod sink;
@@ -44,9 +46,11 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use busy::Busy;
 pub use chain::{Chain, Hash, Link, Linked};
 use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use entry::{ContentDigest, Entry, EntryKind};
+use pending::PendingIntent;
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
 };
@@ -89,7 +93,7 @@ pub struct Audit {
 /// How the audit trail is doing, for readiness and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditStatus {
-    /// Is the spool being written and synced?
+    /// Is the spool being written and synced, and does neither take longer than [`WRITE_DEADLINE`]?
     pub is_spool_up: bool,
     /// Has the spool as much as it may have? No intent is taken then.
     pub is_spool_full: bool,
@@ -112,6 +116,9 @@ struct Shared {
     /// The last group could not be written; cleared by the next that can.
     is_failing: AtomicBool,
     is_sync_failing: AtomicBool,
+    /// While the disk writes, and while it syncs: one that hangs says nothing.
+    writing: Busy,
+    syncing: Busy,
     is_store_failing: AtomicBool,
     /// Entries taken and not yet in the spool.
     unwritten: AtomicUsize,
@@ -145,6 +152,8 @@ impl Shared {
         Self {
             is_failing: AtomicBool::new(false),
             is_sync_failing: AtomicBool::new(false),
+            writing: Busy::default(),
+            syncing: Busy::default(),
             is_store_failing: AtomicBool::new(false),
             unwritten: AtomicUsize::new(0),
             missed_denials: AtomicU64::new(0),
@@ -166,9 +175,14 @@ impl Shared {
 
     /// May no intent be taken, whatever is queued?
     fn is_refusing(&self) -> bool {
-        self.is_failing.load(Ordering::Relaxed)
-            || self.is_sync_failing.load(Ordering::Relaxed)
-            || self.state.is_full()
+        !self.is_spool_up() || self.state.is_full()
+    }
+
+    fn is_spool_up(&self) -> bool {
+        let is_failing = [&self.is_failing, &self.is_sync_failing];
+        let busy = [&self.writing, &self.syncing];
+        !is_failing.iter().any(|is_failing| is_failing.load(Ordering::Relaxed))
+            && !busy.iter().any(|busy| busy.has_lasted(WRITE_DEADLINE))
     }
 }
 
@@ -208,7 +222,7 @@ impl Audit {
     /// `canceled` entry.
     ///
     /// # Errors
-    /// [`AuditUnavailable`] while the disk fails, where the spool or the queue is full, or past
+    /// [`AuditUnavailable`] while the disk fails or hangs, where the spool or the queue is full, or past
     /// [`WRITE_DEADLINE`]. The call must not leave. Its refusal may be given to
     /// [`Audit::denied`] under the same call id: where the writer has closed it already, that
     /// stands and this is left out.
@@ -219,8 +233,8 @@ impl Audit {
         let room = self.queue.try_reserve().map_err(|_| AuditUnavailable)?;
         let (ack, written) = oneshot::channel();
         self.put(room, Message::Intent { entry, ack, queued_at: Instant::now() });
-        let mut pending = PendingIntent { written, audit: self };
-        match timeout(WRITE_DEADLINE, &mut pending.written).await {
+        let mut pending = PendingIntent::new(written, self);
+        match timeout(WRITE_DEADLINE, pending.outcome()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(AuditUnavailable),
             // It may have been written just now.
@@ -269,11 +283,9 @@ impl Audit {
 
     #[must_use]
     pub fn status(&self) -> AuditStatus {
-        let Shared { is_failing, is_sync_failing, is_store_failing, state, seal, .. } =
-            &*self.shared;
+        let Shared { is_store_failing, state, seal, .. } = &*self.shared;
         AuditStatus {
-            is_spool_up: !is_failing.load(Ordering::Relaxed)
-                && !is_sync_failing.load(Ordering::Relaxed),
+            is_spool_up: self.shared.is_spool_up(),
             is_spool_full: state.is_full(),
             is_store_up: !is_store_failing.load(Ordering::Relaxed),
             spool_bytes: state.bytes(),
@@ -368,31 +380,6 @@ impl Audit {
         let audit = self.clone();
         let recorded = async move { audit.record(entry).await };
         self.shared.tasks.spawn_on(recorded, &self.shared.runtime);
-    }
-}
-
-/// An intent whose outcome its call is waiting for.
-struct PendingIntent<'a> {
-    /// The writer sends the entry back once it is durable.
-    written: oneshot::Receiver<Entry>,
-    audit: &'a Audit,
-}
-
-impl PendingIntent<'_> {
-    /// The entry, if it was written and nobody has taken note yet. The writer sees from now on
-    /// that nobody waits.
-    fn take(&mut self) -> Option<Entry> {
-        self.written.close();
-        self.written.try_recv().ok()
-    }
-}
-
-impl Drop for PendingIntent<'_> {
-    /// A call given up between its intent's commit and hearing of it would else stay open.
-    fn drop(&mut self) {
-        if let Some(intent) = self.take() {
-            self.audit.record_later(writer::canceled(&intent));
-        }
     }
 }
 

@@ -43,7 +43,10 @@ pub(super) async fn sync(shared: Arc<Shared>) {
             () = shared.ended.cancelled() => return,
         }
         let state = Arc::clone(&shared.state);
-        match spawn_blocking(move || state.sync()).await.unwrap_or_else(|lost| Err(lost.into())) {
+        shared.syncing.begin();
+        let synced = spawn_blocking(move || state.sync()).await;
+        shared.syncing.end();
+        match synced.unwrap_or_else(|lost| Err(lost.into())) {
             Ok(_) => {
                 shared.is_sync_failing.store(false, Ordering::Relaxed);
                 shared.synced.notify_one();

@@ -189,7 +189,10 @@ impl Writer {
                 self.spool.add(entry);
             }
             self.encoded = self.entries.len();
-            match self.spool.commit() {
+            self.shared.writing.begin();
+            let written = self.spool.commit();
+            self.shared.writing.end();
+            match written {
                 Ok(()) => self.confirm(),
                 Err(error) => {
                     self.fail(&error);

@@ -95,6 +95,11 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
             status.spool_limit_bytes,
         ),
         (
+            "tollgate_audit_spool_full",
+            "Is there as much in the audit spool as may be? Calls are refused then.",
+            u64::from(status.is_spool_full),
+        ),
+        (
             "tollgate_audit_unshipped_entries",
             "Entries in the audit spool that the store does not have.",
             status.unshipped,

@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::{DirBuilder, File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -29,6 +29,8 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
     /// Adds to the end of the file, which is at `at`. It survives the end of the process.
     fn append(&self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Writes once more what the file has at `at`.
+    fn rewrite(&self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the file to `length` bytes.
     fn truncate(&self, name: &str, length: u64) -> io::Result<()>;
     /// What was appended before survives a loss of power.
@@ -53,7 +55,7 @@ impl DirectoryDisk {
     /// Makes the directory as needed, readable by its owner alone, and locks it.
     pub fn open(directory: &Path) -> Result<Self, SpoolError> {
         let failed = |source| SpoolError::Open { path: directory.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        make(directory).map_err(failed)?;
         let lock = options().create(true).truncate(false).open(directory.join(LOCK));
         let lock = lock.map_err(failed)?;
         match lock.try_lock() {
@@ -100,6 +102,17 @@ impl DirectoryDisk {
     }
 }
 
+/// Makes it and what is above it. What was made survives a loss of power.
+fn make(directory: &Path) -> io::Result<()> {
+    let missing: Vec<_> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    for path in missing {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// For writing, and where a file is made, for its owner alone.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -139,12 +152,23 @@ impl Disk for DirectoryDisk {
         self.file(name)?.write_all_at(bytes, at)
     }
 
+    fn rewrite(&self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.append(name, at, bytes)
+    }
+
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
         self.file(name)?.set_len(length)
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
-        self.file(name)?.sync_data()
+        let file = self.file(name)?;
+        file.sync_data()?;
+        // It could be written to for ever, and nobody would find it.
+        if file.metadata()?.nlink() == 0 {
+            let gone = format!("{name} was deleted while it was written to: restart tollgate");
+            return Err(io::Error::other(gone));
+        }
+        Ok(())
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

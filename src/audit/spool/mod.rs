@@ -1,6 +1,6 @@
 //! The files that every entry goes to first, and out of which the store is fed.
 //!
-//! [`open`] gives three things: a [`SpoolWriter`] for the one thread that writes, a
+//! [`Spool::open`] gives three things: a [`SpoolWriter`] for the one thread that writes, a
 //! [`SpoolReader`] for the task that ships, and the [`SpoolState`] that both see.
 //!
 //! What is held, whatever the disk does:

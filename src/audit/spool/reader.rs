@@ -157,15 +157,21 @@ impl SpoolReader {
     /// Removes the segments that are wholly acknowledged. Blocks.
     pub fn remove_finished(&mut self) -> io::Result<()> {
         loop {
-            let oldest = {
+            let (oldest, is_needed) = {
                 let progress = self.state.progress();
                 match progress.segments.front() {
-                    Some(segment) if is_finished(&progress, self.offset) => *segment,
+                    Some(segment) if is_finished(&progress, self.offset) => {
+                        (*segment, progress.synced <= segment.last.seq)
+                    }
                     _ => return Ok(()),
                 }
             };
-            // First of all, so that the chain can go on from there when no segment is left.
-            self.disk.replace(HEAD, &segment::head(&oldest.last))?;
+            // First of all, so that the chain can go on from there when no record is left. While one
+            // is, a disk without room for this must not keep us from making room.
+            let said = self.disk.replace(HEAD, &segment::head(&oldest.last));
+            if is_needed {
+                said?;
+            }
             match self.disk.remove(&oldest.name()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -44,6 +44,12 @@ pub(super) fn recover(disk: &dyn Disk) -> Result<Recovered, SpoolError> {
         let found = found.recover(disk, &name).map_err(|source| failed(&name, source))?;
         let Some((segment, end)) = found else { continue };
         epoch = epoch.max(end.epoch);
+        if let Some(Segment { last: before, .. }) = segments.last()
+            && before.seq.saturating_add(1) < *first
+        {
+            let (from, to) = (before.seq + 1, first - 1);
+            tracing::error!(from, to, "records are missing from the audit spool");
+        }
         if last.is_none_or(|link| link.seq < end.seq) {
             last = Some(end);
         }
@@ -59,6 +65,7 @@ fn failed(file: &str, source: io::Error) -> SpoolError {
 
 fn read_head(disk: &dyn Disk, length: u64) -> io::Result<Option<Link>> {
     let bytes = read_all(disk, HEAD, length)?;
+    refuse_newer(&bytes)?;
     let head = segment::read_head(&bytes);
     if head.is_none() {
         keep_aside(disk, HEAD, &bytes)?;
@@ -73,6 +80,14 @@ fn read_all(disk: &dyn Disk, name: &str, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn refuse_newer(bytes: &[u8]) -> io::Result<()> {
+    if segment::is_newer(bytes) {
+        let newer = "it was written by a newer tollgate: start that one, and it ships what waits";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, newer));
+    }
+    Ok(())
+}
+
 /// A segment that is there.
 struct Found {
     first: u64,
@@ -84,6 +99,7 @@ impl Found {
     /// Cuts it back to what can be believed; `None` if that is nothing.
     fn recover(&self, disk: &dyn Disk, name: &str) -> io::Result<Option<(Segment, Link)>> {
         let bytes = read_all(disk, name, self.length)?;
+        refuse_newer(&bytes)?;
         let scan = segment::scan(&bytes, self.first);
         if scan.good < bytes.len() {
             let bad = &bytes[scan.good..];

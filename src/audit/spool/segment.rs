@@ -118,6 +118,21 @@ pub fn read_frame(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     Ok(Frame { seq, hash: *hash, record, length: FRAME_BYTES + length })
 }
 
+/// Are these frames, from the first byte to the last?
+pub(super) fn is_whole(mut bytes: &[u8]) -> bool {
+    while let Ok(frame) = read_frame(bytes) {
+        bytes = &bytes[frame.length..];
+    }
+    bytes.is_empty()
+}
+
+/// Was it begun by a version that knows more than this one?
+pub(super) fn is_newer(bytes: &[u8]) -> bool {
+    [MAGIC, HEAD_MAGIC]
+        .into_iter()
+        .any(|magic| bytes.strip_prefix(&magic[..7]).and_then(<[u8]>::first) > Some(&magic[7]))
+}
+
 /// Reads a whole segment whose first record is number `first`.
 #[must_use]
 pub fn scan(bytes: &[u8], first: u64) -> Scan {

@@ -3,13 +3,18 @@
 use std::{
     collections::VecDeque,
     io,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{Disk, SpoolSettings, recovery::Recovered, segment};
+use super::{
+    Disk, SpoolSettings,
+    recovery::Recovered,
+    segment::{self, HEADER_BYTES},
+};
 use crate::audit::chain::Link;
 
 /// What the writer, the reader and the handles all see.
@@ -18,6 +23,8 @@ pub struct SpoolState {
     disk: Arc<dyn Disk>,
     settings: SpoolSettings,
     progress: Mutex<Progress>,
+    /// Held while a segment is synced. True if the last sync failed.
+    is_doubtful: Mutex<bool>,
     /// Beside `progress`, so that each call can look without a lock.
     bytes: AtomicU64,
 }
@@ -71,7 +78,7 @@ impl SpoolState {
             segments,
         };
         let (progress, bytes) = (Mutex::new(progress), AtomicU64::new(bytes));
-        Self { disk, settings, progress, bytes }
+        Self { disk, settings, progress, is_doubtful: Mutex::new(false), bytes }
     }
 
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -142,16 +149,17 @@ impl SpoolState {
     /// Syncs what is written. Blocks, and nobody who writes waits for it. True if there is more to
     /// ship now.
     pub fn sync(&self) -> io::Result<bool> {
-        let (segment, committed) = {
+        let mut is_doubtful = self.syncing();
+        let (segment, from, committed) = {
             let progress = self.progress();
             match progress.segments.back() {
                 Some(segment) if progress.synced < progress.committed => {
-                    (*segment, progress.committed)
+                    (*segment, progress.synced_bytes, progress.committed)
                 }
                 _ => return Ok(false),
             }
         };
-        let synced = self.disk.sync(&segment.name());
+        let synced = self.sync_file(&mut is_doubtful, &segment.name(), from..segment.bytes);
         let mut progress = self.progress();
         if progress.synced >= committed {
             // The writer went on to the next segment, which syncs this one; it may be gone.
@@ -161,5 +169,41 @@ impl SpoolState {
         (progress.synced, progress.head) = (committed, segment.last);
         progress.synced_bytes = segment.bytes;
         Ok(true)
+    }
+
+    /// For [`Self::sync_file`].
+    pub(super) fn syncing(&self) -> MutexGuard<'_, bool> {
+        self.is_doubtful.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Syncs a file that `range` of is not synced yet.
+    ///
+    /// A system that could not write a page may call it clean from then on: the next sync says yes,
+    /// and nothing is on the disk (<https://wiki.postgresql.org/wiki/Fsync_Errors>). So after a
+    /// failure what is in doubt is written again.
+    pub(super) fn sync_file(
+        &self,
+        is_doubtful: &mut bool,
+        name: &str,
+        range: Range<u64>,
+    ) -> io::Result<()> {
+        if *is_doubtful {
+            self.rewrite(name, range.start.max(HEADER_BYTES as u64)..range.end)?;
+        }
+        *is_doubtful = true;
+        self.disk.sync(name)?;
+        *is_doubtful = false;
+        Ok(())
+    }
+
+    fn rewrite(&self, name: &str, range: Range<u64>) -> io::Result<()> {
+        let length = range.end.saturating_sub(range.start);
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let mut bytes = Vec::new();
+        self.disk.read(name, range.start, length, &mut bytes)?;
+        if bytes.len() != length || !segment::is_whole(&bytes) {
+            return Err(io::Error::other(format!("{name} has lost what was written to it")));
+        }
+        self.disk.rewrite(name, range.start, &bytes)
     }
 }

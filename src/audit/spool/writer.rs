@@ -177,7 +177,11 @@ impl SpoolWriter {
             self.leftover = self.active.take().map(|active| active.name);
             return self.mend();
         }
-        self.disk.sync(&active.name)?;
+        let mut is_doubtful = self.state.syncing();
+        let from = self.state.progress().synced_bytes;
+        // Also if all of it is synced: what was cut off must not come back.
+        self.state.sync_file(&mut is_doubtful, &active.name, from..active.bytes)?;
+        drop(is_doubtful);
         self.active = None;
         let mut progress = self.state.progress();
         progress.is_active = false;

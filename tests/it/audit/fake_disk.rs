@@ -1,12 +1,15 @@
 //! A disk in memory that fails when told, and forgets what was not synced when the power goes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io,
     sync::{Condvar, Mutex, MutexGuard},
+    thread::{self, ThreadId},
 };
 
 use tollgate::audit::spool::Disk;
+
+const BLOCK_BYTES: usize = 4_096;
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,29 @@ struct File {
     bytes: Vec<u8>,
     /// What a loss of power leaves at least.
     durable: Vec<u8>,
+    /// Up to here a sync that failed was to make it durable: the next one takes that for done, though
+    /// it is not, unless it is written again.
+    thought_clean: usize,
+}
+
+impl File {
+    /// Made and synced.
+    fn new(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), durable: bytes.to_vec(), thought_clean: 0 }
+    }
+
+    fn sync(&mut self) {
+        let lost = self.durable.len()..self.thought_clean.min(self.bytes.len());
+        let mut bytes = self.bytes.clone();
+        if !lost.is_empty() {
+            bytes[lost].fill(0);
+        }
+        self.durable = bytes;
+    }
+
+    fn blocks(&self) -> usize {
+        self.bytes.len().div_ceil(BLOCK_BYTES)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -42,10 +68,16 @@ struct Files {
     /// The faults of the calls to come, those to be sound among them.
     faults: Vec<Option<Fault>>,
     health: Health,
-    /// Appends wait.
+    /// How many blocks there are, if that is few.
+    capacity: Option<usize>,
+    /// Appends wait, and syncs.
     is_hanging: bool,
-    /// How many appends were begun.
+    is_sync_hanging: bool,
+    /// How many appends were begun, and how many syncs.
     appends: usize,
+    syncs: usize,
+    /// Who has called.
+    callers: HashSet<ThreadId>,
 }
 
 impl Files {
@@ -55,6 +87,13 @@ impl Files {
             return Err(io::Error::other("the disk was told to fail"));
         }
         Ok(if self.faults.is_empty() { None } else { self.faults.remove(0) })
+    }
+
+    /// How many more bytes a file of `length` has room for.
+    fn room(&self, length: usize) -> usize {
+        let Some(capacity) = self.capacity else { return usize::MAX };
+        let used: usize = self.by_name.values().map(File::blocks).sum();
+        capacity.saturating_sub(used) * BLOCK_BYTES + length.next_multiple_of(BLOCK_BYTES) - length
     }
 
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
@@ -79,9 +118,34 @@ fn happens(fault: Option<Fault>, length: usize) -> (usize, io::Result<()>) {
     }
 }
 
+fn no_room<T>() -> io::Result<T> {
+    Err(io::ErrorKind::StorageFull.into())
+}
+
 impl FakeDisk {
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap()
+    }
+
+    /// As [`Self::files`], for the disk's user.
+    fn called(&self) -> MutexGuard<'_, Files> {
+        let mut files = self.files();
+        files.callers.insert(thread::current().id());
+        files
+    }
+
+    /// From now on so many blocks of 4 KiB are there, as `None` as many as may be.
+    pub fn set_capacity(&self, blocks: Option<usize>) {
+        self.files().capacity = blocks;
+    }
+
+    /// The threads that have called it since they were asked for last.
+    pub fn take_callers(&self) -> HashSet<ThreadId> {
+        std::mem::take(&mut self.files().callers)
+    }
+
+    pub fn syncs(&self) -> usize {
+        self.files().syncs
     }
 
     /// The calls to come fail so.
@@ -127,7 +191,7 @@ impl FakeDisk {
         files.health = Health::Sound;
         files.faults.clear();
         for file in files.by_name.values_mut() {
-            file.durable = file.bytes.clone();
+            *file = File::new(&file.bytes);
         }
     }
 
@@ -139,6 +203,17 @@ impl FakeDisk {
     pub fn set_hanging(&self, is_hanging: bool) {
         self.files().is_hanging = is_hanging;
         self.gate.notify_all();
+    }
+
+    /// Syncs wait from now on, or no longer.
+    pub fn set_sync_hanging(&self, is_hanging: bool) {
+        self.files().is_sync_hanging = is_hanging;
+        self.gate.notify_all();
+    }
+
+    /// Would a loss of power lose anything?
+    pub fn is_dirty(&self) -> bool {
+        self.files().by_name.values().any(|file| file.durable != file.bytes)
     }
 
     /// How many appends were begun.
@@ -161,13 +236,13 @@ impl FakeDisk {
         let mut files = self.files();
         let file = files.file(name).unwrap();
         change(&mut file.bytes);
-        file.durable = file.bytes.clone();
+        *file = File::new(&file.bytes);
     }
 }
 
 impl Disk for FakeDisk {
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        let mut files = self.files();
+        let mut files = self.called();
         if files.fault()?.is_some() {
             return Err(io::Error::other("told to fail"));
         }
@@ -179,7 +254,7 @@ impl Disk for FakeDisk {
     }
 
     fn read(&self, name: &str, at: u64, most: usize, into: &mut Vec<u8>) -> io::Result<()> {
-        let mut files = self.files();
+        let mut files = self.called();
         if files.fault()?.is_some() {
             return Err(io::Error::other("told to fail"));
         }
@@ -189,7 +264,7 @@ impl Disk for FakeDisk {
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut files = self.files();
+        let mut files = self.called();
         let fault = files.fault()?;
         if files.by_name.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -198,58 +273,82 @@ impl Disk for FakeDisk {
             return Err(io::Error::other("told to fail"));
         }
         let (length, said) = happens(fault, bytes.len());
-        let bytes = bytes[..length].to_vec();
-        files.by_name.insert(name.to_owned(), File { durable: bytes.clone(), bytes });
-        said
+        let length = length.min(files.room(0));
+        files.by_name.insert(name.to_owned(), File::new(&bytes[..length]));
+        said.and_then(|()| if length < bytes.len() { no_room() } else { Ok(()) })
     }
 
     fn append(&self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut files = self.files();
+        let mut files = self.called();
         files.appends += 1;
         let mut files = self.gate.wait_while(files, |files| files.is_hanging).unwrap();
         let (length, said) = happens(files.fault()?, bytes.len());
-        let file = files.file(name)?;
-        assert_eq!(file.bytes.len() as u64, at, "what is appended goes to the end");
-        file.bytes.extend(&bytes[..length]);
+        let before = files.file(name)?.bytes.len();
+        assert_eq!(before as u64, at, "what is appended goes to the end");
+        let length = length.min(files.room(before));
+        files.file(name)?.bytes.extend(&bytes[..length]);
+        said.and_then(|()| if length < bytes.len() { no_room() } else { Ok(()) })
+    }
+
+    fn rewrite(&self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut files = self.called();
+        let (length, said) = happens(files.fault()?, bytes.len());
+        let (file, at) = (files.file(name)?, usize::try_from(at).unwrap());
+        assert_eq!(file.bytes[at..at + bytes.len()], *bytes, "what is written is there already");
+        if at <= file.durable.len() && at + length >= file.thought_clean {
+            file.thought_clean = 0;
+        }
         said
     }
 
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
-        let mut files = self.files();
+        let mut files = self.called();
         let (happened, said) = happens(files.fault()?, 1);
         let file = files.file(name)?;
         if happened > 0 {
-            file.bytes.truncate(usize::try_from(length).unwrap());
+            let length = usize::try_from(length).unwrap();
+            file.bytes.truncate(length);
+            file.thought_clean = file.thought_clean.min(length);
         }
         said
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
-        let mut files = self.files();
-        if files.health == Health::Unsyncable {
-            return Err(io::Error::other("told to fail"));
-        }
-        let fault = files.fault()?;
+        let mut files = self.called();
+        files.syncs += 1;
+        let mut files = self.gate.wait_while(files, |files| files.is_sync_hanging).unwrap();
+        let is_unsyncable = files.health == Health::Unsyncable;
+        let fault = if is_unsyncable { Some(Fault::Before) } else { files.fault()? };
         let file = files.file(name)?;
         let (length, said) = happens(fault, file.bytes.len());
-        // A part of it may have got there whatever was said.
-        let length = length.max(file.durable.len()).min(file.bytes.len());
-        file.durable = file.bytes[..length].to_vec();
+        if said.is_ok() {
+            file.sync();
+        } else {
+            // A part of it may have got there whatever was said.
+            if file.thought_clean <= file.durable.len() {
+                let length = length.max(file.durable.len()).min(file.bytes.len());
+                file.durable = file.bytes[..length].to_vec();
+            }
+            file.thought_clean = file.bytes.len();
+        }
         said
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut files = self.files();
+        let mut files = self.called();
         let (length, said) = happens(files.fault()?, bytes.len());
+        // Both are there for a while.
+        if bytes.len() > files.room(0) {
+            return no_room();
+        }
         if length == bytes.len() {
-            let file = File { bytes: bytes.to_vec(), durable: bytes.to_vec() };
-            files.by_name.insert(name.to_owned(), file);
+            files.by_name.insert(name.to_owned(), File::new(bytes));
         }
         said
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut files = self.files();
+        let mut files = self.called();
         let (length, said) = happens(files.fault()?, 1);
         if length > 0 {
             files.by_name.remove(name).ok_or(io::ErrorKind::NotFound)?;

@@ -109,6 +109,41 @@ fn a_second_process_is_told_whose_directory_it_is() {
 }
 
 #[test]
+fn a_segment_that_is_deleted_while_it_is_written_is_told_of() {
+    let directory = TempDir::new();
+    let path = directory.path().join("spool");
+    let Spool { mut writer, state, .. } = open(&path);
+    write(&mut writer, 1);
+    state.sync().unwrap();
+    write(&mut writer, 1);
+    std::fs::remove_file(path.join("00000000000000000001.segment")).unwrap();
+    let error = state.sync().unwrap_err().to_string();
+    assert!(error.contains("was deleted while it was written to: restart tollgate"), "{error}");
+    state.sync().unwrap_err();
+    assert_eq!((state.committed(), state.synced()), (2, 1));
+}
+
+#[test]
+fn a_newer_versions_files_are_left_to_it() {
+    let disk = Arc::new(FakeDisk::default());
+    let Spool { mut writer, mut reader, .. } = Spool::open(disk.clone(), SETTINGS).unwrap();
+    write(&mut writer, 1);
+    writer.close().unwrap();
+    read_all(&mut reader);
+    let Spool { mut writer, .. } = Spool::open(disk.clone(), SETTINGS).unwrap();
+    write(&mut writer, 3);
+    for name in ["head", "00000000000000000002.segment"] {
+        disk.tamper(name, |bytes| bytes[7] += 1);
+        let before = disk.names();
+        let error = Spool::open(disk.clone(), SETTINGS).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("written by a newer tollgate"), "{error}");
+        assert_eq!(disk.names(), before);
+        disk.tamper(name, |bytes| bytes[7] -= 1);
+    }
+    assert_eq!(Spool::open(disk, SETTINGS).unwrap().state.unshipped(), 3);
+}
+
+#[test]
 fn what_is_not_synced_is_not_shipped() {
     let disk = Arc::new(FakeDisk::default());
     let Spool { mut writer, mut reader, state } = Spool::open(disk, SETTINGS).unwrap();

@@ -36,6 +36,22 @@ fn a_port_that_is_taken_is_named_with_its_key() {
 }
 
 #[test]
+fn a_spool_that_another_gateway_uses_is_named_with_its_key() {
+    let shell = ready();
+    let mut running = shell.start(&["serve"]);
+    running.err.until("\"listening\"");
+    let err = shell.run(&["serve"]).fails(1);
+    for words in ["audit.spool: ", "/spool is in use by another tollgate", "a directory of its own"]
+    {
+        assert!(err.contains(words), "{words}: {err}");
+    }
+    assert_eq!(running.stop().code, Some(0), "the first one goes on");
+    let mut next = shell.start(&["serve"]);
+    next.err.until("\"listening\"");
+    assert_eq!(next.stop().code, Some(0), "and then it is free");
+}
+
+#[test]
 fn it_drains_on_sigterm_and_ends_well() {
     let shell = ready();
     let mut running = shell.start(&["serve"]);

@@ -2,6 +2,7 @@
 
 mod admission;
 mod answer;
+mod audit;
 mod body;
 mod budget;
 mod cancel;

@@ -58,6 +58,32 @@ async fn it_starts_while_the_database_is_away_and_ships_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn it_stops_while_the_database_does_not_answer_and_owes_nothing() {
+    let postgres = Postgres::start().await;
+    let port = postgres.database.port();
+    let proxy = Proxy::start(port).await;
+    let app = TestApp::with(|gateway| {
+        let path = gateway.audit.path.clone();
+        gateway.audit = config(&postgres.database);
+        gateway.audit.path = path;
+        gateway.audit.url = Some(moved(&postgres.database.gateway_url(), port, proxy.port()));
+    })
+    .await;
+    let admin = Client::new(app.admin_address());
+    let call = || app.alice().post("/v1/chat/completions").json(&chat(false));
+    assert_eq!(call().send().await.status, 200);
+    let shipped = "\ntollgate_audit_unshipped_entries 0\n";
+    eventually(PATIENCE, async || {
+        admin.get("/metrics").send().await.text().await.contains(shipped)
+    })
+    .await;
+    proxy.set(Network::Silent);
+    assert_eq!(call().send().await.status, 200);
+    app.shutdown().await;
+    assert_eq!(postgres.number("SELECT count(*) FROM tollgate.audit").await, 2);
+}
+
+#[tokio::test]
 async fn no_error_shows_the_password() {
     let postgres = Postgres::start().await;
     let mut wrong = config(&postgres.database);
