@@ -24,7 +24,8 @@ use crate::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
         server::{self, Bounds, ServerTls, TlsError},
     },
-    pipeline::{Gateway, Offload, Snapshot, SnapshotError},
+    offload::Offload,
+    pipeline::{Gateway, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
     storage::{self, StoreError},
     stream::Hub,
@@ -69,7 +70,7 @@ pub enum StartError {
 pub fn check(config: &Config) -> Result<(), StartError> {
     config.server.tls.as_ref().map(server::tls_config).transpose()?;
     let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-    Snapshot::new(config, &vocabulary, key_source(config).peek()?)?;
+    Snapshot::new(config, &vocabulary, key_source(config).peek()?, &Offload::default())?;
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
@@ -172,7 +173,8 @@ impl App {
             (local(&public, server.listen), local(&admin_listener, server.admin_listen));
         let tls = server.tls.as_ref().map(server::tls_config).transpose()?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-        let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
+        let offload = Offload::default();
+        let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?, &offload)?;
         redactor.set(Arc::clone(&snapshot.redactor));
         let (spool, checkpointer) = open_files(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
@@ -306,7 +308,7 @@ impl Reloader {
     pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
         let key = self.gateway.snapshot.load().key.of(key_source(config))?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-        let snapshot = Snapshot::new(config, &vocabulary, key)?;
+        let snapshot = Snapshot::new(config, &vocabulary, key, &self.gateway.offload)?;
         self.gateway.redactor.set(Arc::clone(&snapshot.redactor));
         self.gateway.snapshot.store(Arc::new(snapshot));
         self.gateway.meter.estimator.retain(model_names(config));
@@ -329,6 +331,7 @@ fn gateway(
     store: LedgerStore,
 ) -> Gateway {
     Gateway {
+        offload: snapshot.offload.clone(),
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
         redactor,
@@ -343,7 +346,6 @@ fn gateway(
             max_wait: Duration::from_millis(config.budget.queue_wait_ms),
         }),
         hub: Arc::new(Hub::new(&config.stream)),
-        offload: Offload::default(),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),
         request_timeout: Duration::from_secs(config.server.request_timeout_s),

@@ -24,6 +24,7 @@
 //! | [`storage`] | all SQL, behind the traits of the modules that the rows belong to |
 //! | [`telemetry`] | log lines, spans, and the names they use |
 //! | [`config`] | `tollgate.toml` and the environment: every error at once, and what reloads; open to all |
+//! | [`offload`] | what computes for too long for an async thread; open to all |
 //! | [`domain`] | the words that all others speak: ids, [`domain::Caller`], [`domain::ModelCall`], [`domain::Frame`], [`domain::Kind`]; no input or output |
 //!
 //! # A call's way
@@ -72,6 +73,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod http;
+pub mod offload;
 pub mod pipeline;
 pub mod provider;
 pub mod redact;

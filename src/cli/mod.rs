@@ -4,6 +4,7 @@ pub mod audit;
 mod budget;
 pub mod check_config;
 mod dev;
+mod file_limit;
 mod mint_token;
 mod redact;
 mod serve;

@@ -10,7 +10,7 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Progress, Refused, Snapshot,
     answer::{self, AnswerStream, PassError},
     fault::{
         cut_short, not_passed_on, not_redacted, not_understood, panicked, shutting_down, too_long,
@@ -253,8 +253,11 @@ impl Telling {
         open: &mut OpenCall,
         mut complete: Complete,
     ) -> Result<Ending, Ending> {
-        open.progress.note_complete(&complete);
-        let redactor = &self.gateway.redactor;
+        let (noted, bytes) = (complete.clone(), complete.body.len());
+        let noted =
+            self.gateway.offload.run_for(bytes, move || Progress::of_complete(&noted)).await;
+        open.progress.adopt(noted.map_err(|_| Ending::Failed(self.span.in_scope(panicked)))?);
+        let redactor = &self.snapshot.redactor;
         complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
         self.answer = Some(if self.snapshot.redacts_answers {

@@ -85,9 +85,13 @@ impl SpoolState {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_bytes(&self, progress: &Progress) {
-        let bytes = progress.segments.iter().map(|segment| segment.bytes).sum();
-        self.bytes.store(bytes, Ordering::Relaxed);
+    /// Of segments that have grown, and of one that is removed.
+    pub(super) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_bytes(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// What waits on the disk, what is kept aside not counted.
@@ -144,6 +148,13 @@ impl SpoolState {
     pub fn has_shippable(&self) -> bool {
         let progress = self.progress();
         progress.unshipped > progress.committed - progress.synced
+    }
+
+    /// Is there anything to sync?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        let progress = self.progress();
+        progress.synced < progress.committed
     }
 
     /// Syncs what is written. Blocks, and nobody who writes waits for it. True if there is more to

@@ -142,8 +142,10 @@ impl SpoolWriter {
         if progress.is_active
             && let Some(segment) = progress.segments.back_mut()
         {
+            self.state.add_bytes(bytes - segment.bytes);
             (segment.last, segment.bytes) = (last, bytes);
         } else {
+            self.state.add_bytes(bytes);
             progress.segments.push_back(Segment { first, last, bytes });
             progress.is_active = true;
             progress.synced_bytes = 0;
@@ -154,7 +156,6 @@ impl SpoolWriter {
             (progress.synced, progress.synced_bytes) = (last.seq, bytes);
             progress.head = last;
         }
-        self.state.set_bytes(&progress);
         Ok(())
     }
 

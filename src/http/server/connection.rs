@@ -67,6 +67,9 @@ impl Conversations {
         let mut http1 = http1::Builder::new();
         // Times are `watch`'s: hyper's own timer counts an idle connection as a slow head.
         http1.header_read_timeout(None).max_buf_size(BUFFER_LIMIT_BYTES);
+        // What is written is small, and one piece already: putting its chunk's head and end around it
+        // costs less than a queue of three, and that queue takes room while a stream is idle.
+        http1.writev(false);
         let mut http2 = http2::Builder::new(Tracked(tasks.clone()));
         http2
             .timer(TokioTimer::new())

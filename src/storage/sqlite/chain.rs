@@ -25,7 +25,7 @@ pub struct SqliteChain {
 
 /// What ends a call, and stands.
 const TERMINAL: &str = "kind IN ('settle', 'denied', 'canceled')";
-/// The columns of [`spot`].
+/// The columns of [`counted`].
 const SPOT: &str = "writer, epoch, chain_seq, id, time_micros";
 
 impl SqliteChain {
@@ -119,7 +119,7 @@ impl SqliteChain {
     }
 }
 
-/// A row of [`SPOT`] and how many there are.
+/// A row of [`SPOT`], and how many there are.
 fn counted(row: Option<&SqliteRow>) -> sqlx::Result<(u64, Spot)> {
     let Some(row) = row else { return Ok((0, Spot::default())) };
     let writer: Option<&str> = row.try_get(0)?;

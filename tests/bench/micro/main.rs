@@ -8,6 +8,7 @@
 mod answer;
 mod audit;
 mod budget;
+mod hold;
 mod redact;
 mod ship;
 
@@ -278,6 +279,7 @@ criterion_group!(
     audit::audit_verify,
     budget::budget,
     redact::redact,
+    hold::hold,
     ship::audit_ship
 );
 criterion_main!(benches);
