@@ -79,7 +79,9 @@ impl PostgresChain {
     async fn connection(&mut self) -> Result<&mut PgConnection, PostgresError> {
         if let Some(Reading { chunks, task }) = self.reading.take() {
             drop(chunks);
-            self.connection = task.await.ok().transpose()?;
+            // One that panicked has read not all: that is no end of the rows.
+            let crashed = |_| PostgresError::Query(sqlx::Error::WorkerCrashed);
+            self.connection = Some(task.await.map_err(crashed)??);
         }
         if self.connection.is_none() {
             self.connection = Some(connect(&self.connector).await?);
