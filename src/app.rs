@@ -9,6 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
+        checkpoint::{Checkpointer, SealError},
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -44,6 +45,8 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
     #[error("cannot start the audit writer's thread: {0}")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]
@@ -71,6 +74,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
+    Checkpointer::check(&config.audit)?;
     storage::check(&config.audit)?;
     Ok(())
 }
@@ -172,7 +176,7 @@ impl App {
         let offload = Offload::default();
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?, &offload)?;
         redactor.set(Arc::clone(&snapshot.redactor));
-        let spool = open_spool(config).await?;
+        let (spool, checkpointer) = open_files(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
         let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
         let authenticator =
@@ -184,6 +188,7 @@ impl App {
         let ledger_health = store.health.clone();
         let audit = Audit::start(spool, sink, redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
+        audit.seal(checkpointer);
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
@@ -377,11 +382,12 @@ fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
     sweeper.every_minute(move || hub.sweep());
 }
 
-/// What waits in it is read whole, on a thread that may block.
-async fn open_spool(config: &Config) -> Result<Spool, StartError> {
+/// What waits in the spool is read whole; the checkpoints' key is made at the first start: all on a
+/// thread that may block.
+async fn open_files(config: &Config) -> Result<(Spool, Checkpointer), StartError> {
     let audit = config.audit.clone();
-    let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
-    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
+    let open = move || Ok((Spool::of(&audit)?, Checkpointer::of(&audit)?));
+    tokio::task::spawn_blocking(open).await.map_err(|lost| StartError::Thread(lost.into()))?
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -49,6 +49,7 @@ pub(super) async fn sync(shared: Arc<Shared>) {
             Ok(()) => {
                 shared.is_sync_failing.store(false, Ordering::Relaxed);
                 shared.synced.notify_one();
+                shared.seal.grown.notify_one();
             }
             Err(error) => {
                 if !shared.is_sync_failing.swap(true, Ordering::Relaxed) {

@@ -38,6 +38,8 @@ pub(super) struct Progress {
     /// The number of the last record that is written, and of the last that is synced.
     pub(super) committed: u64,
     pub(super) synced: u64,
+    /// The link of the last that is synced.
+    pub(super) head: Link,
     /// Up to where the last segment is synced.
     pub(super) synced_bytes: u64,
     /// Records written and not yet acknowledged.
@@ -70,6 +72,7 @@ impl SpoolState {
             is_active: false,
             committed: recovered.last.seq,
             synced: recovered.last.seq,
+            head: recovered.head,
             synced_bytes: 0,
             unshipped: segments.iter().map(Segment::records).sum(),
             segments,
@@ -126,6 +129,12 @@ impl SpoolState {
         self.progress().synced
     }
 
+    /// The last record that survives a loss of power; `None` before the first.
+    #[must_use]
+    pub fn head(&self) -> Option<Link> {
+        Some(self.progress().head).filter(|head| head.seq > 0)
+    }
+
     /// The number of the last record that was acknowledged, with all before it.
     #[must_use]
     pub fn shipped(&self) -> u64 {
@@ -168,7 +177,7 @@ impl SpoolState {
             return Ok(true);
         }
         synced?;
-        progress.synced = committed;
+        (progress.synced, progress.head) = (committed, segment.last);
         progress.synced_bytes = segment.bytes;
         Ok(true)
     }

@@ -154,6 +154,7 @@ impl SpoolWriter {
         progress.unshipped += last.seq + 1 - first;
         if self.settings.is_strict {
             (progress.synced, progress.synced_bytes) = (last.seq, bytes);
+            progress.head = last;
         }
         Ok(())
     }
@@ -186,6 +187,7 @@ impl SpoolWriter {
         let mut progress = self.state.progress();
         progress.is_active = false;
         progress.synced = progress.committed;
+        progress.head = self.committed;
         Ok(())
     }
 

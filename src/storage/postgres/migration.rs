@@ -17,8 +17,10 @@ use super::{
 };
 
 /// `migrations/postgres/`, each once it is released never changed: its checksum is stored.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "audit", include_str!("../../../migrations/postgres/0001_audit.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "audit", include_str!("../../../migrations/postgres/0001_audit.sql")),
+    (10, "verify", include_str!("../../../migrations/postgres/0010_verify.sql")),
+];
 const TABLE: &str = "tollgate._sqlx_migrations";
 /// Of gateways that start at once one migrates, and the others wait.
 const LOCK: i64 = 0x7467_6d69_6772;

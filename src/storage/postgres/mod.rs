@@ -3,7 +3,9 @@
 //! Everything is in the schema `tollgate`: `migrations/postgres/` says what each table is for.
 
 mod append;
+mod chain;
 mod connection;
+mod copy;
 mod dead_letter;
 mod error;
 mod migration;
@@ -14,6 +16,7 @@ mod role;
 mod row;
 
 pub use append::PostgresSink;
+pub use chain::PostgresChain;
 use connection::Connector;
 pub use error::PostgresError;
 pub use reader::AuditReader;

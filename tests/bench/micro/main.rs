@@ -6,6 +6,7 @@
 )]
 
 mod answer;
+mod audit;
 mod budget;
 mod hold;
 mod redact;
@@ -275,6 +276,7 @@ criterion_group!(
     chunk_forward,
     body_parse,
     answer::answer_redact,
+    audit::audit_verify,
     budget::budget,
     redact::redact,
     hold::hold,
