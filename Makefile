@@ -78,8 +78,12 @@ doc: ## rustdoc; a broken link is an error
 redis: ## The redis-server that tests start: found, or installed by apt where root may
 	@tests/redis
 
+.PHONY: postgres
+postgres: ## The PostgreSQL that tests start: found, or installed by apt where root may
+	@tests/postgres
+
 .PHONY: it
-it: redis ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
+it: redis postgres ## The integration tests (with the OpenAPI drift and import-direction checks); FILTER=name
 	$(call say,integration tests)
 	$(call need,$(NEXTEST))
 	@cargo nextest run --locked $(FILTER)
@@ -115,7 +119,7 @@ fuzz: ## Every fuzz target for SECONDS_EACH (needs a nightly toolchain)
 	done
 
 .PHONY: bench
-bench: ## Micro-benchmarks, then end to end beside a bare pass-through proxy
+bench: redis postgres ## Micro-benchmarks, then end to end beside a bare pass-through proxy
 	$(call say,release build)
 	@cargo build --release --locked --bin tollgate
 	$(call say,micro-benchmarks)

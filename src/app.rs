@@ -9,6 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
+        checkpoint::{Checkpointer, SealError},
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -26,7 +27,7 @@ use crate::{
     offload::Offload,
     pipeline::{Gateway, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
-    storage::sqlite::{self, StorageError},
+    storage::{self, StoreError},
     stream::Hub,
 };
 
@@ -40,10 +41,12 @@ const END_OF_AUDIT: Duration = Duration::from_secs(10);
 pub enum StartError {
     #[error("cannot listen on {address} ({key}): {}", why_not(.source))]
     Listen { key: &'static str, address: SocketAddr, source: std::io::Error },
-    #[error("audit.path: {0}")]
-    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
     #[error("cannot start the audit writer's thread: {0}")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]
@@ -71,6 +74,8 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
+    Checkpointer::check(&config.audit)?;
+    storage::check(&config.audit)?;
     Ok(())
 }
 
@@ -171,10 +176,9 @@ impl App {
         let offload = Offload::default();
         let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?, &offload)?;
         redactor.set(Arc::clone(&snapshot.redactor));
-        let spool = open_spool(config).await?;
-        let sink = sqlite::open(&config.audit.path).await?;
-
+        let (spool, checkpointer) = open_files(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+        let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
         let authenticator =
             Authenticator::start(&config.auth, &vocabulary, &background, &stop_background).await;
         let authenticator = Arc::new(authenticator.inspect_err(|_| stop_background.cancel())?);
@@ -182,8 +186,9 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(spool, Arc::new(sink), redactor.clone(), &background);
+        let audit = Audit::start(spool, sink, redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
+        audit.seal(checkpointer);
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
@@ -377,11 +382,12 @@ fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
     sweeper.every_minute(move || hub.sweep());
 }
 
-/// What waits in it is read whole, on a thread that may block.
-async fn open_spool(config: &Config) -> Result<Spool, StartError> {
+/// What waits in the spool is read whole; the checkpoints' key is made at the first start: all on a
+/// thread that may block.
+async fn open_files(config: &Config) -> Result<(Spool, Checkpointer), StartError> {
     let audit = config.audit.clone();
-    let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
-    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
+    let open = move || Ok((Spool::of(&audit)?, Checkpointer::of(&audit)?));
+    tokio::task::spawn_blocking(open).await.map_err(|lost| StartError::Thread(lost.into()))?
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -14,6 +14,7 @@
 
 mod busy;
 mod chain;
+pub mod checkpoint;
 mod entry;
 mod pending;
 mod record;
@@ -21,6 +22,7 @@ mod shipper;
 mod sink;
 pub mod spool;
 mod stored;
+pub mod verify;
 mod writer;
 
 use std::{
@@ -46,6 +48,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use busy::Busy;
 pub use chain::{Chain, Hash, Link, Linked};
+use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use entry::{ContentDigest, Entry, EntryKind};
 use pending::PendingIntent;
 pub use record::{
@@ -65,7 +68,7 @@ pub const QUEUE_ENTRIES: usize = 16_384;
 pub const INTENT_LIMIT: usize = QUEUE_ENTRIES / 2;
 /// Beyond this many denials are only counted: a flood of them must not stop calls.
 pub const DENIAL_LIMIT: usize = QUEUE_ENTRIES / 4;
-/// How long an intent may take to be durable, and a sink to take a batch.
+/// How long an intent may take to be durable, and a sink, unless it says otherwise, to take a batch.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long the writer may take to see that it is to give up. A disk that hangs is not waited for.
 const END_OF_WRITER: Duration = Duration::from_secs(1);
@@ -102,6 +105,9 @@ pub struct AuditStatus {
     pub unshipped: u64,
     /// Entries taken and not yet in the spool.
     pub unwritten: usize,
+    pub checkpoints: CheckpointStatus,
+    /// Entries that the store refused and that were kept apart, since the start.
+    pub dead_letters: u64,
 }
 
 /// What the handles, the writer and the tasks behind the spool all see.
@@ -118,6 +124,8 @@ struct Shared {
     unwritten: AtomicUsize,
     /// Denials not kept since the last entry that said how many.
     missed_denials: AtomicU64,
+    /// Entries that the store has kept apart.
+    dead_letters: AtomicU64,
     state: Arc<SpoolState>,
     /// Something was written, and something was synced.
     dirty: Notify,
@@ -126,6 +134,7 @@ struct Shared {
     hurried: watch::Sender<u64>,
     /// The number of the last record that is in the store.
     shipped: watch::Sender<u64>,
+    seal: SealState,
     /// Makes the writer and the shipper give up.
     abandon: CancellationToken,
     /// Set once the writer has ended.
@@ -148,11 +157,13 @@ impl Shared {
             is_store_failing: AtomicBool::new(false),
             unwritten: AtomicUsize::new(0),
             missed_denials: AtomicU64::new(0),
+            dead_letters: AtomicU64::new(0),
             dirty: Notify::new(),
             synced: Notify::new(),
             hurried: watch::Sender::new(0),
             shipped: watch::Sender::new(state.shipped()),
             state,
+            seal: SealState::default(),
             abandon: CancellationToken::new(),
             ended: CancellationToken::new(),
             done: CancellationToken::new(),
@@ -197,6 +208,12 @@ impl Audit {
         tasks.spawn(shipper::sync(Arc::clone(&shared)));
         tasks.spawn(Shipper::new(sink, spool.reader, Arc::clone(&shared)).run());
         Ok(Self { queue, shared })
+    }
+
+    /// Has checkpoints made of what is written, on the tasks that the trail was started with.
+    pub fn seal(&self, checkpointer: Checkpointer) {
+        let sealed = checkpointer.run(Arc::clone(&self.shared));
+        self.shared.tasks.spawn(self.shared.seal.tasks.track_future(sealed));
     }
 
     /// Writes the intent of a call and returns once it is durable.
@@ -266,7 +283,7 @@ impl Audit {
 
     #[must_use]
     pub fn status(&self) -> AuditStatus {
-        let Shared { is_store_failing, state, .. } = &*self.shared;
+        let Shared { is_store_failing, state, seal, .. } = &*self.shared;
         AuditStatus {
             is_spool_up: self.shared.is_spool_up(),
             is_spool_full: state.is_full(),
@@ -275,6 +292,8 @@ impl Audit {
             spool_limit_bytes: state.limit_bytes(),
             unshipped: state.unshipped(),
             unwritten: self.unwritten(),
+            checkpoints: seal.status(state.head()),
+            dead_letters: self.shared.dead_letters.load(Ordering::Relaxed),
         }
     }
 
@@ -318,6 +337,9 @@ impl Audit {
             // An error says that the writer has ended already.
             let _ = self.queue.send(Message::Stop).await;
             self.shared.done.cancelled().await;
+            // The last checkpoint speaks of what is shipped.
+            self.shared.seal.tasks.close();
+            self.shared.seal.tasks.wait().await;
         };
         if timeout_at(deadline, finished).await.is_err() {
             self.shared.abandon.cancel();

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    AuditSink, Shared, SinkError, WRITE_DEADLINE,
+    AuditSink, Shared, SinkError,
     spool::{BATCH_RECORDS, ReadError, SpoolReader},
 };
 
@@ -37,19 +37,19 @@ pub(super) async fn sync(shared: Arc<Shared>) {
             () = shared.dirty.notified() => {}
             () = shared.ended.cancelled() => return,
         }
-        tokio::select! {
-            () = sleep(SYNC_INTERVAL) => {}
-            _ = hurried.wait_for(|to| *to > shared.state.synced()) => {}
-            () = shared.ended.cancelled() => return,
+        // In strict durability the writer has synced it.
+        if shared.state.is_dirty() {
+            tokio::select! {
+                () = sleep(SYNC_INTERVAL) => {}
+                _ = hurried.wait_for(|to| *to > shared.state.synced()) => {}
+                () = shared.ended.cancelled() => return,
+            }
         }
-        let state = Arc::clone(&shared.state);
-        shared.syncing.begin();
-        let synced = spawn_blocking(move || state.sync()).await;
-        shared.syncing.end();
-        match synced.unwrap_or_else(|lost| Err(lost.into())) {
-            Ok(_) => {
+        match sync_now(&shared).await {
+            Ok(()) => {
                 shared.is_sync_failing.store(false, Ordering::Relaxed);
                 shared.synced.notify_one();
+                shared.seal.grown.notify_one();
             }
             Err(error) => {
                 if !shared.is_sync_failing.swap(true, Ordering::Relaxed) {
@@ -60,6 +60,17 @@ pub(super) async fn sync(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+async fn sync_now(shared: &Shared) -> io::Result<()> {
+    if !shared.state.is_dirty() {
+        return Ok(());
+    }
+    let state = Arc::clone(&shared.state);
+    shared.syncing.begin();
+    let synced = spawn_blocking(move || state.sync()).await;
+    shared.syncing.end();
+    synced.unwrap_or_else(|lost| Err(lost.into())).map(drop)
 }
 
 /// A batch did not get from the spool to the store.
@@ -158,12 +169,14 @@ impl Shipper {
         let batch = reader.batch()?;
         // A panic is the batch's alone: else nothing would ever be shipped again.
         let append = AssertUnwindSafe(self.sink.append(&batch)).catch_unwind();
-        match timeout(WRITE_DEADLINE, append).await {
+        let deadline = self.sink.deadline();
+        match timeout(deadline, append).await {
             Ok(Ok(appended)) => appended?,
             Ok(Err(_)) => return Err(SinkError::Panicked.into()),
-            Err(_) => return Err(SinkError::TimedOut(WRITE_DEADLINE.as_secs()).into()),
+            Err(_) => return Err(SinkError::TimedOut(deadline.as_secs()).into()),
         }
         drop(batch);
+        self.shared.dead_letters.store(self.sink.dead_letters(), Ordering::Relaxed);
         let is_segment_done = reader.acknowledge();
         if self.shared.is_store_failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the audit store can be written again");

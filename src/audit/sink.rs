@@ -1,10 +1,10 @@
 //! Where records go to stay.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use async_trait::async_trait;
 
-use super::Linked;
+use super::{Linked, WRITE_DEADLINE};
 
 /// A store of audit records.
 ///
@@ -22,6 +22,16 @@ pub trait AuditSink: Send + Sync {
     /// # Errors
     /// [`SinkError`]; the batch may or may not have been written, and may be sent again.
     async fn append(&self, records: &[Linked<'_>]) -> Result<(), SinkError>;
+
+    /// After this long an append is given up. Longer for a store that bounds each of its steps itself.
+    fn deadline(&self) -> Duration {
+        WRITE_DEADLINE
+    }
+
+    /// Records that the store would take in no batch, and that were kept apart, since the start.
+    fn dead_letters(&self) -> u64 {
+        0
+    }
 }
 
 /// The store did not take a batch.

@@ -8,6 +8,7 @@ mod file_limit;
 mod mint_token;
 mod redact;
 mod serve;
+mod verify;
 
 use std::{
     fmt::Display,
@@ -20,7 +21,11 @@ use std::{
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
-use crate::{config, http, storage::sqlite};
+use crate::{
+    config::{self, AuditConfig, AuditStore},
+    http,
+    storage::{postgres, sqlite},
+};
 
 /// A gateway between agents and what they spend: models and tools.
 #[derive(Debug, Parser)]
@@ -91,7 +96,11 @@ option.")]
     #[command(after_help = "\
 Examples:
   tollgate migrate --config tollgate.toml
-  tollgate migrate --path data/tollgate.db")]
+  TOLLGATE__AUDIT__OWNER_URL=postgres://… tollgate migrate --config tollgate.toml
+  tollgate migrate --path data/tollgate.db
+
+In Postgres it needs a role that may make the schema: that of audit.owner_url. It gives the role of
+audit.url what the gateway needs: to add rows and to read them.")]
     Migrate(Database),
     /// Print the `OpenAPI` document
     #[command(after_help = "\
@@ -149,6 +158,24 @@ Examples:
   tollgate audit tail --follow
   tollgate audit tail -n 100 --json | jq 'select(.kind == \"denied\")'")]
     Tail(TailOptions),
+    /// Check the trail: its chain, and the checkpoints over it
+    #[command(after_help = "\
+Examples:
+  tollgate audit verify --config tollgate.toml
+  tollgate audit verify --path copy.db --checkpoints checkpoints.jsonl --public-key checkpoint.pub
+  tollgate audit verify --config tollgate.toml --from 2026-07-01 --to 2026-07-02 --json
+
+Each finding names the row or the checkpoint. Without --config, checkpoints and key are looked for
+beside the database. What it proves, and what it can't: README.md, \"The audit trail\".
+
+Exits with 0 if all is as it was written; with 1 if anything is not; with 2 on a wrong option, or
+where something can't be read.")]
+    Verify(verify::Options),
+    /// Print the public key of the checkpoints, for `audit verify`
+    #[command(after_help = "\
+Example:
+  tollgate audit public-key --config tollgate.toml > checkpoint.pub")]
+    PublicKey(Database),
 }
 
 #[derive(Debug, Args)]
@@ -186,10 +213,19 @@ struct Database {
 
 impl Database {
     fn locate(self) -> Result<PathBuf, Failure> {
+        let audit = self.audit()?;
+        match audit.store {
+            AuditStore::Sqlite => Ok(audit.path),
+            AuditStore::Postgres => Err("audit.store is \"postgres\": look at it with psql".into()),
+        }
+    }
+
+    /// The `[audit]` that says where it is.
+    fn audit(self) -> Result<AuditConfig, Failure> {
         match (self.path, self.config) {
-            (Some(path), _) => Ok(path),
-            (None, Some(file)) => Ok(config::load(&file, config::environment())?.audit.path),
-            (None, None) => Ok(config::AuditConfig::default().path),
+            (Some(path), _) => Ok(AuditConfig { path, ..AuditConfig::default() }),
+            (None, Some(file)) => Ok(config::load(&file, config::environment())?.audit),
+            (None, None) => Ok(AuditConfig::default()),
         }
     }
 }
@@ -216,6 +252,8 @@ pub fn main() -> ExitCode {
         Command::Migrate(database) => migrate(database),
         Command::Openapi => openapi(),
         Command::Audit(AuditCommand::Tail(options)) => tail(options),
+        Command::Audit(AuditCommand::Verify(options)) => return verify::run(options),
+        Command::Audit(AuditCommand::PublicKey(database)) => verify::public_key(database),
         Command::Budget(BudgetCommand::Show(asked)) => {
             budget::show(asked.admin, &asked.agent, asked.json, &mut io::stdout())
         }
@@ -230,9 +268,17 @@ pub fn main() -> ExitCode {
 }
 
 fn migrate(database: Database) -> Result<(), Failure> {
-    let path = database.locate()?;
-    let applied = runtime()?.block_on(sqlite::migrate(&path))?;
-    say(&format_args!("{}: {applied} migrations applied", path.display()))
+    let (audit, runtime) = (database.audit()?, runtime()?);
+    match audit.store {
+        AuditStore::Sqlite => {
+            let applied = runtime.block_on(sqlite::migrate(&audit.path))?;
+            say(&format_args!("{}: {applied} migrations applied", audit.path.display()))
+        }
+        AuditStore::Postgres => {
+            let applied = runtime.block_on(postgres::migrate(&audit))?;
+            say(&format_args!("audit.url: {applied} migrations applied"))
+        }
+    }
 }
 
 fn openapi() -> Result<(), Failure> {

@@ -21,19 +21,8 @@ impl Findings {
     pub(super) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
         let key = key.into();
         if !self.in_hole(&key) {
-            self.push(key, message.into());
+            self.errors.push(ConfigError { key, place: None, message: message.into() });
         }
-    }
-
-    /// Notes that `key` may not be there at all, whatever it holds.
-    pub(super) fn add_for_presence(&mut self, key: &str, message: impl Into<String>) {
-        if self.holes.contains(key) || !self.in_hole(key) {
-            self.push(key.to_owned(), message.into());
-        }
-    }
-
-    fn push(&mut self, key: String, message: String) {
-        self.errors.push(ConfigError { key, place: None, message });
     }
 
     pub(super) fn require(

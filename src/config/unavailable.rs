@@ -10,32 +10,22 @@ pub(super) fn refuse(config: &Config, found: &mut Findings) {
     let Config { audit, stream, telemetry, .. } = config;
     #[rustfmt::skip]
     let values = [
-        ("audit.store", "\"postgres\"", audit.store == AuditStore::Postgres, "use \"sqlite\""),
         ("audit.content", "\"redacted\"", audit.content == AuditContent::Redacted, "use \"none\""),
         ("stream.replay_store", "\"redis\"", stream.replay_store == ReplayStore::Redis, "use \"memory\""),
         ("telemetry.capture_content", "true", telemetry.capture_content, "use false"),
     ];
-    #[rustfmt::skip]
-    let keys = [
-        ("audit.url", audit.url.is_some()),
-        ("audit.retention_days", audit.retention_days.is_some()),
-    ];
+    let is_sqlite = audit.store == AuditStore::Sqlite;
     for (key, value, used, remedy) in values {
         found.require(!used, key, unavailable(value, remedy));
     }
-    for (key, used) in keys {
-        refuse_key(used, key, found);
+    if is_sqlite && audit.retention_days.is_some() {
+        let message = unavailable("this key with store = \"sqlite\"", "remove it");
+        found.add("audit.retention_days", message);
     }
     for (i, provider) in config.providers.iter().enumerate() {
         let used = provider.kind == ProviderKind::Anthropic;
         let message = unavailable("\"anthropic\"", "use \"openai\"");
         found.require(!used, format!("providers[{i}].kind"), message);
-    }
-}
-
-fn refuse_key(used: bool, key: &str, found: &mut Findings) {
-    if used {
-        found.add_for_presence(key, unavailable("this key", "remove it"));
     }
 }
 

@@ -1,3 +1,8 @@
 //! All SQL. What is stored and read is the business of the module that the rows belong to.
 
+mod archive;
+mod open;
+pub mod postgres;
 pub mod sqlite;
+
+pub use open::{StoreError, check, open_sink};

@@ -1,6 +1,6 @@
 //! The files that every entry goes to first, and out of which the store is fed.
 //!
-//! [`open`] gives three things: a [`SpoolWriter`] for the one thread that writes, a
+//! [`Spool::open`] gives three things: a [`SpoolWriter`] for the one thread that writes, a
 //! [`SpoolReader`] for the task that ships, and the [`SpoolState`] that both see.
 //!
 //! What is held, whatever the disk does:
@@ -15,6 +15,7 @@ mod reader;
 mod recovery;
 mod segment;
 mod state;
+mod waiting;
 mod writer;
 
 use std::{io, path::PathBuf, sync::Arc};
@@ -23,6 +24,7 @@ pub use disk::{DirectoryDisk, Disk};
 pub use reader::{BATCH_RECORDS, ReadError, SpoolReader};
 pub use segment::{Frame, FrameError, Header, Scan, read_frame, scan};
 pub use state::SpoolState;
+pub use waiting::Waiting;
 pub use writer::{Room, SpoolWriter};
 
 use crate::config::{AuditConfig, Durability};

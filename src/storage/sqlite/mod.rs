@@ -1,6 +1,7 @@
 //! The embedded store: one SQLite file, written by one gateway and read by anyone it allows.
 
 mod append;
+mod chain;
 mod migration;
 mod reader;
 mod row;
@@ -22,6 +23,7 @@ use tokio::{
 };
 
 pub use append::SqliteSink;
+pub use chain::SqliteChain;
 pub use reader::AuditReader;
 
 /// How long a writer waits for another process's lock.
@@ -60,6 +62,11 @@ pub enum StorageError {
         .0.display()
     )]
     NoAudit(PathBuf),
+    #[error(
+        "the database {} was written by an older tollgate: bring it to this version's schema with \
+         `tollgate migrate`", .0.display()
+    )]
+    Older(PathBuf),
     #[error("can't migrate the database {}: {source}", path.display())]
     Migrate { path: PathBuf, source: Box<sqlx::migrate::MigrateError> },
     #[error("can't read the audit database: {0}")]

@@ -19,17 +19,7 @@ impl AuditReader {
 
     /// Opens the database at `path`, which must be there.
     pub async fn open(path: &Path) -> Result<Self, StorageError> {
-        if !tokio::fs::try_exists(path).await.unwrap_or(false) {
-            return Err(StorageError::Missing(path.to_owned()));
-        }
-        let mut connection = SqliteConnectOptions::new()
-            .filename(path)
-            .read_only(true)
-            .busy_timeout(BUSY_TIMEOUT)
-            .disable_statement_logging()
-            .connect()
-            .await
-            .map_err(|source| StorageError::Open { path: path.to_owned(), source })?;
+        let mut connection = connect(path).await?;
         migration::check(path, &mut connection).await?;
         Ok(Self { connection })
     }
@@ -48,4 +38,19 @@ impl AuditReader {
         let rows = query.fetch_all(&mut self.connection).await.map_err(StorageError::Read)?;
         rows.iter().map(row::read).collect::<sqlx::Result<_>>().map_err(StorageError::Read)
     }
+}
+
+/// Opens the database at `path`, which must be there, for reading.
+pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StorageError> {
+    if !tokio::fs::try_exists(path).await.unwrap_or(false) {
+        return Err(StorageError::Missing(path.to_owned()));
+    }
+    SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging()
+        .connect()
+        .await
+        .map_err(|source| StorageError::Open { path: path.to_owned(), source })
 }

@@ -9,7 +9,7 @@ use crate::audit::{FIELDS, FieldType, Linked, Record, StoredEntry, Value};
 const LINK_COLUMNS: [&str; 4] = ["writer", "epoch", "chain_seq", "hash"];
 pub(super) const COLUMN_COUNT: usize = FIELDS.len() + LINK_COLUMNS.len();
 
-fn fields() -> String {
+pub(super) fn fields() -> String {
     FIELDS.map(|(name, _)| name).join(", ")
 }
 
@@ -54,14 +54,19 @@ pub(super) fn bind(
 
 /// Reads a row of [`select`].
 pub(super) fn read(row: &SqliteRow) -> sqlx::Result<StoredEntry> {
+    // The first column is `seq`.
+    Ok(StoredEntry::new(row.try_get(0)?, &record(row, 1)?))
+}
+
+/// The record whose fields begin with column `first`.
+pub(super) fn record(row: &SqliteRow, first: usize) -> sqlx::Result<Record<'_>> {
     let mut values = [Value::Null; FIELDS.len()];
     for (at, (value, (_, field))) in values.iter_mut().zip(FIELDS).enumerate() {
-        // The first column is `seq`.
         let found = match field {
-            FieldType::Text => row.try_get::<Option<&str>, _>(at + 1)?.map(Value::Text),
-            FieldType::Number => row.try_get::<Option<i64>, _>(at + 1)?.map(Value::Number),
+            FieldType::Text => row.try_get::<Option<&str>, _>(first + at)?.map(Value::Text),
+            FieldType::Number => row.try_get::<Option<i64>, _>(first + at)?.map(Value::Number),
         };
         *value = found.unwrap_or(Value::Null);
     }
-    Ok(StoredEntry::new(row.try_get(0)?, &Record::new(&values)))
+    Ok(Record::new(&values))
 }

@@ -6,9 +6,11 @@
 )]
 
 mod answer;
+mod audit;
 mod budget;
 mod hold;
 mod redact;
+mod ship;
 
 use std::{
     fs,
@@ -274,8 +276,10 @@ criterion_group!(
     chunk_forward,
     body_parse,
     answer::answer_redact,
+    audit::audit_verify,
     budget::budget,
     redact::redact,
-    hold::hold
+    hold::hold,
+    ship::audit_ship
 );
 criterion_main!(benches);

@@ -10,7 +10,8 @@ use std::{
 
 use tollgate::{
     audit::{
-        AuditSink, Chain, ContentDigest, Entry, EntryKind, Link, Linked, Record, SinkError, encode,
+        AuditSink, Chain, ContentDigest, Entry, EntryKind, Link, Linked, Record, SinkError,
+        StoredEntry, encode,
     },
     domain::{CallId, Caller, MicroUsd, StreamId, TrustLevel, Usage, UsageSource, Vocabulary},
 };
@@ -121,6 +122,13 @@ impl From<&Entry> for Line {
             outcome: entry.outcome.map(str::to_owned),
             detail: entry.detail.clone(),
         }
+    }
+}
+
+impl From<StoredEntry> for Line {
+    fn from(entry: StoredEntry) -> Self {
+        let StoredEntry { id, call_id, kind, outcome, detail, .. } = entry;
+        Self { id, call_id, kind, outcome, detail }
     }
 }
 

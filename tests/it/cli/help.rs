@@ -43,6 +43,8 @@ fn the_help_of_every_command_has_an_example_of_it() {
         "openapi",
         "audit",
         "audit tail",
+        "audit verify",
+        "audit public-key",
         "budget",
         "budget show",
     ];

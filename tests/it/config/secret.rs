@@ -42,6 +42,12 @@ fn no_error_and_no_debug_output_shows_a_secret() {
             &format!("[budget]\nnotify_url = \"https://a:{SECRET}@b\"\n[server]"),
         ),
         base_with("[server]", &format!("[audit]\nurl = \"{SECRET}\"\n[server]")),
+        base_with("[server]", &format!("[audit]\nurl = \"postgres://u:{SECRET}@h\"\n[server]")),
+        base_with("[server]", &format!("[audit]\nurl = \"postgres://u:{SECRET}@h/d\"\n[server]")),
+        base_with(
+            "[server]",
+            &format!("[audit]\nowner_url = \"postgres://u@h/d?x={SECRET}\"\n[server]"),
+        ),
     ];
     for text in &texts {
         let told = told(text, &[]);

@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use super::event_stream::{EventStream, Item, ServerSentEvent};
+pub use super::patience::eventually;
 
 /// How long anything may take that a test did not give a time of its own.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -342,16 +343,5 @@ impl RawConnection {
                 Err(elapsed) => panic!("{elapsed} after {:?}", String::from_utf8_lossy(&read)),
             }
         }
-    }
-}
-
-/// Waits until something is so, by looking again and again; panics when it takes too long.
-pub async fn eventually(patience: Duration, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + patience;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "it did not come to be within {patience:?}");
-        // The one sleep in the tests: between two looks at what can't be waited for, such as a
-        // row in a database. It decides how soon a test goes on, never whether it passes.
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

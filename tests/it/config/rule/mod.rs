@@ -49,6 +49,9 @@ fn numbers_have_bounds() {
         ("budget", "replicas", "0"),
         ("budget", "replicas", "1001"),
         ("audit", "spool_limit_bytes", "16777215"),
+        ("audit", "checkpoint_rows", "0"),
+        ("audit", "connect_timeout_ms", "99"),
+        ("audit", "statement_timeout_ms", "600001"),
         ("stream", "replay_ttl_s", "0"),
         ("stream", "orphan_timeout_s", "0"),
         ("stream", "keepalive_s", "301"),
@@ -133,12 +136,36 @@ fn what_runs_beside_the_calls_has_rules_too() {
         ("[audit]\npath = \"/\"", "audit.path", "no path of a file"),
         ("[audit]\nspool = \"\"", "audit.spool", "no path of a directory"),
         ("[audit]\nspool = \"/dev/null\"", "audit.spool", "no path of a directory"),
+        ("[audit]\ncheckpoints = \"\"", "audit.checkpoints", "or stdout"),
+        ("[audit]\ncheckpoints = \"/\"", "audit.checkpoints", "no path of a file"),
+        ("[audit]\ncheckpoint_key = \"\"", "audit.checkpoint_key", "no path of a file"),
+        ("[audit]\nstore = \"postgres\"", "audit.url", "is missing; write postgres://"),
+        ("[audit]\nurl = \"mysql://u@h/d\"", "audit.url", "must begin with postgres://"),
+        ("[audit]\nurl = \"postgres://h/d\"", "audit.url", "names no user"),
+        ("[audit]\nurl = \"postgres://:p@h/d\"", "audit.url", "names no user"),
+        ("[audit]\nurl = \"postgres://u:p@h\"", "audit.url", "names no database"),
+        ("[audit]\nurl = \"postgres://u:p@h/d#x\"", "audit.url", "has no fragment"),
+        (
+            "[audit]\nurl = \"postgres://u:p@h/d?pass=x\"",
+            "audit.url",
+            "has a parameter that is none",
+        ),
+        ("[audit]\nowner_url = \"postgres://u@h\"", "audit.owner_url", "names no database"),
+        ("[audit]\narchive = \"/dev/null\"", "audit.archive", "no path of a directory"),
+        (
+            "[audit]\nstore = \"postgres\"\nurl = \"postgres://u@h/d\"\nretention_days = 1",
+            "audit.archive",
+            "is missing",
+        ),
         ("[telemetry]\nlog = \"tollgate=loud\"", "telemetry.log", "no filter"),
         ("[telemetry]\nservice_name = \"\"", "telemetry.service_name", "is empty"),
         ("[telemetry]\notlp_endpoint = \"otel:4317\"", "telemetry.otlp_endpoint", "https://"),
     ] {
         refused("[capabilities]", &format!("{section}\n\n[capabilities]"), key, message);
     }
+    let urls = "[audit]\nstore = \"postgres\"\nurl = \"postgres://u:p@h/d?sslmode=verify-full\"\n\
+                owner_url = \"postgresql://o@%2Frun%2Fpostgresql/d\"\n";
+    taken("[capabilities]", &format!("{urls}\n[capabilities]"));
     let fine = "[telemetry]\nlog = \"info,tollgate=debug\"\notlp_endpoint = \"http://otel:4317\"\n";
     taken("[capabilities]", &format!("{fine}\n[capabilities]"));
 }

@@ -1,0 +1,74 @@
+//! The store that a configuration asks for.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    postgres::{self, PostgresError},
+    sqlite::{self, StorageError},
+};
+use crate::{
+    audit::AuditSink,
+    config::{AuditConfig, AuditStore},
+};
+
+/// How often what is too old is looked for.
+const RETIRE_INTERVAL: Duration = Duration::from_hours(1);
+
+/// The store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("audit.path: {0}")]
+    Sqlite(#[from] StorageError),
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+}
+
+/// Could [`open_sink`] make something of it? Connects to nothing.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn check(config: &AuditConfig) -> Result<(), StoreError> {
+    match config.store {
+        AuditStore::Sqlite => Ok(()),
+        AuditStore::Postgres => Ok(postgres::sink(config).map(drop)?),
+    }
+}
+
+/// Opens the store for writing, and starts on `tasks` what it needs now and then. A Postgres that is
+/// away is no error: entries wait in the spool.
+///
+/// # Errors
+/// [`StoreError`].
+pub async fn open_sink(
+    config: &AuditConfig,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Arc<dyn AuditSink>, StoreError> {
+    match config.store {
+        AuditStore::Sqlite => Ok(Arc::new(sqlite::open(&config.path).await?)),
+        AuditStore::Postgres => {
+            let sink = Arc::new(postgres::sink(config)?);
+            let (warmed, stopped) = (Arc::clone(&sink), stop.clone());
+            tasks.spawn(async move { stopped.run_until_cancelled(warmed.warm()).await });
+            if config.retention_days.is_some() {
+                let (config, stopped) = (config.clone(), stop.clone());
+                tasks.spawn(async move { stopped.run_until_cancelled(retire(config)).await });
+            }
+            Ok(sink)
+        }
+    }
+}
+
+/// Takes entries that are too old out of the store, for ever.
+async fn retire(config: AuditConfig) {
+    let mut interval = tokio::time::interval(RETIRE_INTERVAL);
+    loop {
+        interval.tick().await;
+        if let Err(error) = postgres::retire(&config, Timestamp::now()).await {
+            tracing::error!(%error, "old audit entries stay in the store; to be tried again");
+        }
+    }
+}
