@@ -9,6 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
+        checkpoint::{Checkpointer, SealError},
         spool::{Spool, SpoolError},
     },
     auth::{AuthSetupError, Authenticator},
@@ -23,7 +24,8 @@ use crate::{
         AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
         server::{self, Bounds, ServerTls, TlsError},
     },
-    pipeline::{Gateway, Offload, Snapshot, SnapshotError},
+    offload::Offload,
+    pipeline::{Gateway, Snapshot, SnapshotError},
     redact::{KeySource, KeySourceError, LiveRedactor, Tally},
     storage::{self, StoreError},
     stream::Hub,
@@ -43,6 +45,8 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error("audit.spool: {0}")]
     Spool(#[from] SpoolError),
+    #[error(transparent)]
+    Seal(#[from] SealError),
     #[error("cannot start the audit writer's thread: {0}")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]
@@ -66,10 +70,11 @@ pub enum StartError {
 pub fn check(config: &Config) -> Result<(), StartError> {
     config.server.tls.as_ref().map(server::tls_config).transpose()?;
     let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-    Snapshot::new(config, &vocabulary, key_source(config).peek()?)?;
+    Snapshot::new(config, &vocabulary, key_source(config).peek()?, &Offload::default())?;
     Authenticator::check(&config.auth, &vocabulary)?;
     check_notifier(&config.budget)?;
     check_ledger(&config.budget)?;
+    Checkpointer::check(&config.audit)?;
     storage::check(&config.audit)?;
     Ok(())
 }
@@ -168,9 +173,10 @@ impl App {
             (local(&public, server.listen), local(&admin_listener, server.admin_listen));
         let tls = server.tls.as_ref().map(server::tls_config).transpose()?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-        let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?)?;
+        let offload = Offload::default();
+        let snapshot = Snapshot::new(config, &vocabulary, key_source(config).open()?, &offload)?;
         redactor.set(Arc::clone(&snapshot.redactor));
-        let spool = open_spool(config).await?;
+        let (spool, checkpointer) = open_files(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
         let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
         let trail = storage::open_trail(&config.audit).await?;
@@ -183,6 +189,7 @@ impl App {
         let ledger_health = store.health.clone();
         let audit = Audit::start(spool, sink, redactor.clone(), &background);
         let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
+        audit.seal(checkpointer);
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
         sweep_streams(&gateway, &sweeper);
@@ -303,7 +310,7 @@ impl Reloader {
     pub fn reload(&self, config: &Config) -> Result<(), SnapshotError> {
         let key = self.gateway.snapshot.load().key.of(key_source(config))?;
         let vocabulary = Vocabulary::new(&config.capabilities.vocabulary);
-        let snapshot = Snapshot::new(config, &vocabulary, key)?;
+        let snapshot = Snapshot::new(config, &vocabulary, key, &self.gateway.offload)?;
         self.gateway.redactor.set(Arc::clone(&snapshot.redactor));
         self.gateway.snapshot.store(Arc::new(snapshot));
         self.gateway.meter.estimator.retain(model_names(config));
@@ -326,6 +333,7 @@ fn gateway(
     store: LedgerStore,
 ) -> Gateway {
     Gateway {
+        offload: snapshot.offload.clone(),
         snapshot: ArcSwap::from_pointee(snapshot),
         audit,
         keeps_content: config.audit.content == AuditContent::Redacted,
@@ -341,7 +349,6 @@ fn gateway(
             max_wait: Duration::from_millis(config.budget.queue_wait_ms),
         }),
         hub: Arc::new(Hub::new(&config.stream)),
-        offload: Offload::default(),
         calls: TaskTracker::new(),
         abort: CancellationToken::new(),
         request_timeout: Duration::from_secs(config.server.request_timeout_s),
@@ -378,11 +385,12 @@ fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
     sweeper.every_minute(move || hub.sweep());
 }
 
-/// What waits in it is read whole, on a thread that may block.
-async fn open_spool(config: &Config) -> Result<Spool, StartError> {
+/// What waits in the spool is read whole; the checkpoints' key is made at the first start: all on a
+/// thread that may block.
+async fn open_files(config: &Config) -> Result<(Spool, Checkpointer), StartError> {
     let audit = config.audit.clone();
-    let opened = tokio::task::spawn_blocking(move || Spool::of(&audit)).await;
-    Ok(opened.map_err(|lost| StartError::Thread(lost.into()))??)
+    let open = move || Ok((Spool::of(&audit)?, Checkpointer::of(&audit)?));
+    tokio::task::spawn_blocking(open).await.map_err(|lost| StartError::Thread(lost.into()))?
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -11,7 +11,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`cli`] | the commands of the binary: `serve`, `dev`, `check-config`, `mint-token`, `migrate`, `openapi`, `audit tail` |
+//! | [`cli`] | the commands of the binary: `serve`, `dev`, `check-config`, `mint-token`, `migrate`, `openapi`, `audit` |
 //! | [`app`] | the one place where a configuration becomes a running gateway, and where it ends |
 //! | [`http`] | the wire: `router` has every route, `layers` what each request passes and why in that order, `openai/` and `streams` the handlers, `error` the one responder, `openapi/` the document, [`http::server`] the accept loop |
 //! | [`pipeline`] | the story of a call, its stages, and its one end |
@@ -20,10 +20,11 @@
 //! | [`redact`] | secrets taken out of what leaves |
 //! | [`provider`] | what answers: one file a dialect, and the registry of models |
 //! | [`stream`] | frames and chunks on their way to a client: the hub, the replay log, what cuts a stream off |
-//! | [`audit`] | the record of every call: entries and their chain, the writer's thread, the spool, what ships from it, the sink's trait |
+//! | [`audit`] | the record of every call: entries and their chain, the writer's thread, the spool, what ships from it, the sink's trait, checkpoints over the chain and their verification |
 //! | [`storage`] | all SQL, behind the traits of the modules that the rows belong to |
 //! | [`telemetry`] | log lines, spans, and the names they use |
 //! | [`config`] | `tollgate.toml` and the environment: every error at once, and what reloads; open to all |
+//! | [`offload`] | what computes for too long for an async thread; open to all |
 //! | [`domain`] | the words that all others speak: ids, [`domain::Caller`], [`domain::ModelCall`], [`domain::Frame`], [`domain::Kind`]; no input or output |
 //!
 //! # A call's way
@@ -72,6 +73,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod http;
+pub mod offload;
 pub mod pipeline;
 pub mod provider;
 pub mod redact;

@@ -15,7 +15,9 @@ pub type Hash = [u8; 32];
 /// What is hashed before all else, so that no other hash of ours can be passed off as a link.
 const DOMAIN: &[u8; 17] = b"tollgate-audit-1\0";
 /// Where the record begins in what is hashed: all before it is of fixed length.
-const RECORD: usize = DOMAIN.len() + 16 + 4 + 8 + 32;
+pub(super) const RECORD: usize = PREVIOUS + 32;
+/// Where the hash of the record before begins.
+pub(super) const PREVIOUS: usize = DOMAIN.len() + 16 + 4 + 8;
 
 /// A record's place in its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,13 +72,9 @@ impl Chain {
     pub fn link(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> (&Link, &[u8]) {
         self.last.seq += 1;
         self.hashed.clear();
-        self.hashed.extend(DOMAIN);
-        self.hashed.extend(self.last.writer.as_bytes());
-        self.hashed.extend(self.last.epoch.to_be_bytes());
-        self.hashed.extend(self.last.seq.to_be_bytes());
-        self.hashed.extend(self.last.hash);
+        begin(&self.last, &self.last.hash, &mut self.hashed);
         encode(&mut self.hashed);
-        self.last.hash.copy_from_slice(digest(&SHA256, &self.hashed).as_ref());
+        self.last.hash = hash(&self.hashed);
         (&self.last, &self.hashed[RECORD..])
     }
 
@@ -84,4 +82,19 @@ impl Chain {
     pub const fn reset(&mut self, last: Link) {
         self.last = last;
     }
+}
+
+/// Adds what is hashed before the record: its place, and the hash of the record before.
+pub(super) fn begin(place: &Link, previous: &Hash, to: &mut Vec<u8>) {
+    to.extend(DOMAIN);
+    to.extend(place.writer.as_bytes());
+    to.extend(place.epoch.to_be_bytes());
+    to.extend(place.seq.to_be_bytes());
+    to.extend(previous);
+}
+
+pub(super) fn hash(bytes: &[u8]) -> Hash {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Content, ContentDigest};
 use crate::{
     domain::{CallId, Caller, Capability, MicroUsd, StreamId, Usage, UsageSource},
-    redact::{Depth, LiveRedactor},
+    redact::{Depth, LiveRedactor, Redactor},
 };
 
 /// What an entry records.
@@ -110,6 +110,8 @@ pub struct Entry {
     pub output: Option<ContentDigest>,
     /// What is kept of them, beside the row. Redacted by whoever gives it.
     pub content: Option<Box<Content>>,
+    /// Were the secrets taken out of what the request says? Then they are not looked for again.
+    pub is_redacted: bool,
 }
 
 impl Entry {
@@ -147,6 +149,7 @@ impl Entry {
             input: None,
             output: None,
             content: None,
+            is_redacted: false,
         }
     }
 
@@ -166,38 +169,47 @@ impl Entry {
             run_id: self.run_id.clone(),
             tool: self.tool.clone(),
             capability: self.capability.clone(),
+            is_redacted: self.is_redacted,
             ..Self::new(kind, self.operation, self.request_id.clone())
         }
     }
 
     /// Takes the secrets out of all that a stranger may have said.
     pub(super) fn redact(&mut self, redactor: &LiveRedactor) {
+        let Some(redactor) = redactor.now() else { return };
         // Names and ids have a shape, which the contextual rules would read too much into.
-        redactor.redact_in_place(&mut self.request_id, Depth::Formats);
-        let Self { provider, provider_model, finish_reason, run_id, tool, .. } = self;
-        let names = [provider, provider_model, finish_reason, run_id, tool];
-        for name in names.into_iter().flatten() {
+        let Self { provider, provider_model, finish_reason, tool, .. } = self;
+        for name in [provider, provider_model, finish_reason, tool].into_iter().flatten() {
             redactor.redact_in_place(name, Depth::Formats);
         }
-        for text in [&mut self.model, &mut self.detail].into_iter().flatten() {
-            redactor.redact_in_place(text, Depth::Complete);
+        if let Some(detail) = &mut self.detail {
+            redactor.redact_in_place(detail, Depth::Complete);
+        }
+        if std::mem::replace(&mut self.is_redacted, true) {
+            return;
+        }
+        for id in [Some(&mut self.request_id), self.run_id.as_mut()].into_iter().flatten() {
+            redactor.redact_in_place(id, Depth::Formats);
+        }
+        if let Some(model) = &mut self.model {
+            redactor.redact_in_place(model, Depth::Complete);
         }
         if let Some(caller) = &mut self.caller
-            && says_a_secret(caller, redactor)
+            && says_a_secret(caller, &redactor)
         {
-            redact_caller(Arc::make_mut(caller), redactor);
+            redact_caller(Arc::make_mut(caller), &redactor);
         }
     }
 }
 
 /// What a token says is its issuer's word, which may have a user's in it.
-fn says_a_secret(caller: &Caller, redactor: &LiveRedactor) -> bool {
+fn says_a_secret(caller: &Caller, redactor: &Redactor) -> bool {
     let Caller { subject, issuer, tier, agent, extra, .. } = caller;
     let mut texts = [subject, issuer, tier].into_iter().chain(agent).chain(extra.values());
     texts.any(|text| redactor.finds(text, Depth::Formats))
 }
 
-fn redact_caller(caller: &mut Caller, redactor: &LiveRedactor) {
+fn redact_caller(caller: &mut Caller, redactor: &Redactor) {
     let Caller { subject, issuer, tier, agent, extra, .. } = caller;
     let texts = [subject, issuer, tier].into_iter().chain(agent).chain(extra.values_mut());
     texts.for_each(|text| redactor.redact_in_place(text, Depth::Formats));

@@ -14,6 +14,7 @@
 
 mod busy;
 mod chain;
+pub mod checkpoint;
 mod content;
 mod entry;
 mod pending;
@@ -23,6 +24,7 @@ mod shipper;
 mod sink;
 pub mod spool;
 mod stored;
+pub mod verify;
 mod writer;
 
 use std::{
@@ -48,6 +50,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use busy::Busy;
 pub use chain::{Chain, Hash, Link, Linked};
+use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use content::{Content, ContentDigest, KeptContent, MAX_CONTENT_BYTES, Part, Transcript, keep};
 pub use entry::{Entry, EntryKind};
 use pending::PendingIntent;
@@ -105,6 +108,7 @@ pub struct AuditStatus {
     pub unshipped: u64,
     /// Entries taken and not yet in the spool.
     pub unwritten: usize,
+    pub checkpoints: CheckpointStatus,
     /// Entries that the store refused and that were kept apart, since the start.
     pub dead_letters: u64,
 }
@@ -133,6 +137,7 @@ struct Shared {
     hurried: watch::Sender<u64>,
     /// The number of the last record that is in the store.
     shipped: watch::Sender<u64>,
+    seal: SealState,
     /// Makes the writer and the shipper give up.
     abandon: CancellationToken,
     /// Set once the writer has ended.
@@ -161,6 +166,7 @@ impl Shared {
             hurried: watch::Sender::new(0),
             shipped: watch::Sender::new(state.shipped()),
             state,
+            seal: SealState::default(),
             abandon: CancellationToken::new(),
             ended: CancellationToken::new(),
             done: CancellationToken::new(),
@@ -205,6 +211,12 @@ impl Audit {
         tasks.spawn(shipper::sync(Arc::clone(&shared)));
         tasks.spawn(Shipper::new(sink, spool.reader, Arc::clone(&shared)).run());
         Ok(Self { queue, shared })
+    }
+
+    /// Has checkpoints made of what is written, on the tasks that the trail was started with.
+    pub fn seal(&self, checkpointer: Checkpointer) {
+        let sealed = checkpointer.run(Arc::clone(&self.shared));
+        self.shared.tasks.spawn(self.shared.seal.tasks.track_future(sealed));
     }
 
     /// Writes the intent of a call and returns once it is durable.
@@ -274,7 +286,7 @@ impl Audit {
 
     #[must_use]
     pub fn status(&self) -> AuditStatus {
-        let Shared { is_store_failing, state, .. } = &*self.shared;
+        let Shared { is_store_failing, state, seal, .. } = &*self.shared;
         AuditStatus {
             is_spool_up: self.shared.is_spool_up(),
             is_spool_full: state.is_full(),
@@ -283,6 +295,7 @@ impl Audit {
             spool_limit_bytes: state.limit_bytes(),
             unshipped: state.unshipped(),
             unwritten: self.unwritten(),
+            checkpoints: seal.status(state.head()),
             dead_letters: self.shared.dead_letters.load(Ordering::Relaxed),
         }
     }
@@ -327,6 +340,9 @@ impl Audit {
             // An error says that the writer has ended already.
             let _ = self.queue.send(Message::Stop).await;
             self.shared.done.cancelled().await;
+            // The last checkpoint speaks of what is shipped.
+            self.shared.seal.tasks.close();
+            self.shared.seal.tasks.wait().await;
         };
         if timeout_at(deadline, finished).await.is_err() {
             self.shared.abandon.cancel();

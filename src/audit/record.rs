@@ -137,6 +137,18 @@ impl<'a> Record<'a> {
         at.map_or(Value::Null, |at| self.values[at])
     }
 
+    /// Would it be stored as it is? Encoding cuts what is too long and replaces NULs, so another
+    /// record may have the same bytes as one of ours: it is then none that was ever written.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.values.iter().all(|value| match value {
+            Value::Text(text) => {
+                text.len() <= MAX_TEXT_BYTES && memchr::memchr(0, text.as_bytes()).is_none()
+            }
+            Value::Null | Value::Number(_) => true,
+        })
+    }
+
     /// Adds its encoding, which [`Record::decode`] reads.
     pub fn encode(&self, to: &mut Vec<u8>) {
         let mut encoder = Encoder::new(to);

@@ -37,19 +37,19 @@ pub(super) async fn sync(shared: Arc<Shared>) {
             () = shared.dirty.notified() => {}
             () = shared.ended.cancelled() => return,
         }
-        tokio::select! {
-            () = sleep(SYNC_INTERVAL) => {}
-            _ = hurried.wait_for(|to| *to > shared.state.synced()) => {}
-            () = shared.ended.cancelled() => return,
+        // In strict durability the writer has synced it.
+        if shared.state.is_dirty() {
+            tokio::select! {
+                () = sleep(SYNC_INTERVAL) => {}
+                _ = hurried.wait_for(|to| *to > shared.state.synced()) => {}
+                () = shared.ended.cancelled() => return,
+            }
         }
-        let state = Arc::clone(&shared.state);
-        shared.syncing.begin();
-        let synced = spawn_blocking(move || state.sync()).await;
-        shared.syncing.end();
-        match synced.unwrap_or_else(|lost| Err(lost.into())) {
-            Ok(_) => {
+        match sync_now(&shared).await {
+            Ok(()) => {
                 shared.is_sync_failing.store(false, Ordering::Relaxed);
                 shared.synced.notify_one();
+                shared.seal.grown.notify_one();
             }
             Err(error) => {
                 if !shared.is_sync_failing.swap(true, Ordering::Relaxed) {
@@ -60,6 +60,17 @@ pub(super) async fn sync(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+async fn sync_now(shared: &Shared) -> io::Result<()> {
+    if !shared.state.is_dirty() {
+        return Ok(());
+    }
+    let state = Arc::clone(&shared.state);
+    shared.syncing.begin();
+    let synced = spawn_blocking(move || state.sync()).await;
+    shared.syncing.end();
+    synced.unwrap_or_else(|lost| Err(lost.into())).map(drop)
 }
 
 /// A batch did not get from the spool to the store.

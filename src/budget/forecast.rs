@@ -1,5 +1,7 @@
 //! What a call may spend at most, said before it leaves.
 
+use std::sync::OnceLock;
+
 use crate::domain::{Denial, Kind, ModelCall, Price, Usage};
 
 /// The output that is reserved where neither the request nor the model bounds it.
@@ -15,9 +17,12 @@ const UNBOUNDED_OUTPUT_TOKENS: u64 = 4_096;
 ///
 /// Money is a bound, never an estimate: a byte of the request is at most a token. What is in an
 /// image or a file its bytes don't say, so there it is the model's own bound on its input.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Forecast<'a> {
     call: &'a ModelCall,
+    /// The most that its input can be, where something bounds it. Worked out for the first bucket
+    /// that counts money: it takes a walk through the request.
+    input_bound: OnceLock<Option<u64>>,
     bounds: ModelBounds,
     input_tokens: u64,
     output_tokens: u64,
@@ -46,6 +51,7 @@ impl<'a> Forecast<'a> {
         let each = bound.unwrap_or(UNBOUNDED_OUTPUT_TOKENS);
         Self {
             call,
+            input_bound: OnceLock::new(),
             bounds,
             input_tokens,
             output_tokens: each.saturating_mul(call.choices),
@@ -54,7 +60,6 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The most that the call's input can be, where something bounds it.
     fn input_bound(&self) -> Option<u64> {
         let own = self.bounds.max_input_tokens;
         if self.call.has_parts_of_unknown_size() {
@@ -90,7 +95,7 @@ impl<'a> Forecast<'a> {
                            cost: send max_tokens.";
             return Err(Denial::new(Kind::InvalidRequest, message).with_param("max_tokens"));
         }
-        let Some(input) = self.input_bound() else {
+        let Some(input) = *self.input_bound.get_or_init(|| self.input_bound()) else {
             let message = format!(
                 "A budget in USD applies to the caller, and nothing bounds what the request's images \
                  or files cost; ask an operator to set max_input_tokens of the model `{model}`."

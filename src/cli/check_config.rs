@@ -9,6 +9,7 @@ use std::{
 use crate::{
     app::{self, StartError},
     config::{self, Config, ConfigErrors, Loaded},
+    redact,
 };
 
 /// Loads the file at `path` as `serve` does, with `env` laid over it. Prints a summary to `out`,
@@ -21,12 +22,17 @@ pub fn run(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> ExitCode {
-    let loaded = config::inspect(path, env);
+    let loaded = config::inspect_with(path, env, &rule_faults);
     let refused = loaded.as_ref().ok().and_then(|loaded| app::check(&loaded.config).err());
     let is_good = loaded.is_ok() && refused.is_none();
     // Where nobody reads what is printed, the exit code still tells.
     let _ = report(path, &loaded, refused.as_ref(), out, err);
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is wrong with redaction's rules, which those know who compile them.
+pub(super) fn rule_faults(config: &Config) -> Vec<(String, String)> {
+    redact::rule_faults(&config.redaction)
 }
 
 fn report(

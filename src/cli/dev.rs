@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use secrecy::SecretString;
 
-use super::{Failure, runtime, say, serve};
+use super::{Failure, file_limit, runtime, say, serve};
 use crate::{
     app::StartError,
     auth::mint::{self, SigningKey, TokenSpec},
@@ -76,6 +76,7 @@ async fn serve_dev(
     key: &SigningKey,
     redactor: LiveRedactor,
 ) -> Result<(), Failure> {
+    file_limit::raise();
     let mut signals = serve::Signals::listen()?;
     let app = serve::start(config, redactor, &mut signals).await.map_err(in_terms_of_options)?;
     let Some(app) = app else { return Ok(()) };

@@ -4,9 +4,11 @@ pub mod audit;
 mod budget;
 pub mod check_config;
 mod dev;
+mod file_limit;
 mod mint_token;
 mod redact;
 mod serve;
+mod verify;
 
 use std::{
     fmt::Display,
@@ -166,6 +168,24 @@ Examples:
 
 Oldest first, in constant memory, beside a gateway that runs.")]
     Export(ExportOptions),
+    /// Check the trail: its chain, and the checkpoints over it
+    #[command(after_help = "\
+Examples:
+  tollgate audit verify --config tollgate.toml
+  tollgate audit verify --path copy.db --checkpoints checkpoints.jsonl --public-key checkpoint.pub
+  tollgate audit verify --config tollgate.toml --from 2026-07-01 --to 2026-07-02 --json
+
+Each finding names the row or the checkpoint. Without --config, checkpoints and key are looked for
+beside the database. What it proves, and what it can't: README.md, \"The audit trail\".
+
+Exits with 0 if all is as it was written; with 1 if anything is not; with 2 on a wrong option, or
+where something can't be read.")]
+    Verify(verify::Options),
+    /// Print the public key of the checkpoints, for `audit verify`
+    #[command(after_help = "\
+Example:
+  tollgate audit public-key --config tollgate.toml > checkpoint.pub")]
+    PublicKey(Database),
 }
 
 #[derive(Debug, Args)]
@@ -249,6 +269,8 @@ pub fn main() -> ExitCode {
         Command::Openapi => openapi(),
         Command::Audit(AuditCommand::Tail(options)) => tail(options),
         Command::Audit(AuditCommand::Export(options)) => export(options),
+        Command::Audit(AuditCommand::Verify(options)) => return verify::run(options),
+        Command::Audit(AuditCommand::PublicKey(database)) => verify::public_key(&database),
         Command::Budget(BudgetCommand::Show(asked)) => {
             budget::show(asked.admin, &asked.agent, asked.json, &mut io::stdout())
         }

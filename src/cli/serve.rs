@@ -5,7 +5,7 @@ use std::{io, path::Path};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Failure, runtime};
+use super::{Failure, check_config::rule_faults, file_limit, runtime};
 use crate::{
     app::{App, StartError},
     config::{self, Config, reload},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(super) fn run(path: &Path) -> Result<(), Failure> {
-    let config = config::load(path, config::environment())?;
+    let config = config::load_with(path, config::environment(), &rule_faults)?;
     let telemetry = Telemetry::start(&config.telemetry)?;
     runtime()?.block_on(async {
         let served = serve(path, &config, telemetry.redactor().clone()).await;
@@ -24,6 +24,8 @@ pub(super) fn run(path: &Path) -> Result<(), Failure> {
 }
 
 async fn serve(path: &Path, config: &Config, redactor: LiveRedactor) -> Result<(), Failure> {
+    file_limit::raise();
+    file_limit::warn_if_short(&config.admission);
     let mut signals = Signals::listen()?;
     // A signal that nobody listens for kills. What one asks for before `watch` listens too, its
     // first look does.

@@ -41,6 +41,11 @@ impl Findings {
         self.holes.iter().any(|hole| is_within(key, hole))
     }
 
+    /// Is `key`, with all that is part of it, what was written?
+    pub(super) fn is_whole(&self, key: &str) -> bool {
+        !self.in_hole(key) && !self.holes.iter().any(|hole| is_within(hole, key))
+    }
+
     /// Is each of the `count` names in `list` what was written? Else what names one of them may
     /// be right.
     pub(super) fn knows_names(&self, list: &str, count: usize) -> bool {

@@ -26,6 +26,11 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
+/// What else must hold of a configuration, which those know who are to use it: keys, and what is
+/// wrong with each. It may be asked of one with stand-ins in the place of what can't be read; what
+/// it says of these is not told.
+pub type Check<'a> = &'a dyn Fn(&Config) -> Vec<(String, String)>;
+
 /// Reads the file at `path` with `env` laid over it; warnings go to the log.
 ///
 /// Of `env`, `TOLLGATE__SECTION__KEY` sets that key and any name can be used as `${NAME}` in the
@@ -37,10 +42,24 @@ pub fn load(
     path: &Path,
     env: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Config, ConfigErrors> {
-    let loaded = inspect(path, env)?;
+    load_with(path, env, NO_CHECK)
+}
+
+/// As [`load`], where `check` must hold too.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(
+    path: &Path,
+    env: impl IntoIterator<Item = (String, String)>,
+    check: Check<'_>,
+) -> Result<Config, ConfigErrors> {
+    let loaded = inspect_with(path, env, check)?;
     loaded.log_warnings(path);
     Ok(loaded.config)
 }
+
+const NO_CHECK: Check<'static> = &|_| Vec::new();
 
 /// As [`load`], but hands the warnings back.
 ///
@@ -50,8 +69,20 @@ pub fn inspect(
     path: &Path,
     env: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Loaded, ConfigErrors> {
+    inspect_with(path, env, NO_CHECK)
+}
+
+/// As [`inspect`], where `check` must hold too.
+///
+/// # Errors
+/// As [`load`].
+pub fn inspect_with(
+    path: &Path,
+    env: impl IntoIterator<Item = (String, String)>,
+    check: Check<'_>,
+) -> Result<Loaded, ConfigErrors> {
     let file = read_file(path).map_err(|source| unreadable(path, &source))?;
-    inspect_text(path, &file, env)
+    inspect_checked(path, &file, env, check)
 }
 
 pub(super) fn unreadable(path: &Path, source: &io::Error) -> ConfigErrors {
@@ -71,7 +102,17 @@ pub(super) fn inspect_text(
     text: &str,
     env: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Loaded, ConfigErrors> {
-    let parsed = parse(text, env).map_err(|errors| ConfigErrors::new(errors).in_file(path))?;
+    inspect_checked(path, text, env, NO_CHECK)
+}
+
+fn inspect_checked(
+    path: &Path,
+    text: &str,
+    env: impl IntoIterator<Item = (String, String)>,
+    check: Check<'_>,
+) -> Result<Loaded, ConfigErrors> {
+    let parsed =
+        parse(text, env, check).map_err(|errors| ConfigErrors::new(errors).in_file(path))?;
     let warnings = warnings(path, &parsed.inline_secrets);
     Ok(Loaded { config: parsed.config, warnings })
 }
@@ -82,7 +123,7 @@ impl Config {
     /// # Errors
     /// As [`load`].
     pub fn from_toml_str(text: &str) -> Result<Self, ConfigErrors> {
-        parse(text, []).map(|parsed| parsed.config).map_err(ConfigErrors::new)
+        parse(text, [], NO_CHECK).map(|parsed| parsed.config).map_err(ConfigErrors::new)
     }
 }
 
@@ -109,6 +150,7 @@ struct Parsed {
 fn parse(
     text: &str,
     env: impl IntoIterator<Item = (String, String)>,
+    check: Check<'_>,
 ) -> Result<Parsed, Vec<ConfigError>> {
     let env: BTreeMap<String, String> = env.into_iter().collect();
     let mut tree = Node::parse(text)?;
@@ -122,6 +164,10 @@ fn parse(
     let Some(config) = reading.config else { return Err(errors) };
     let mut found = Findings::new(errors, reading.holes);
     validate::check(&config, &mut found);
+    for (key, message) in check(&config) {
+        let is_told = found.is_whole(&key);
+        found.require(!is_told, key, message);
+    }
     let mut errors = found.into_errors();
     if errors.is_empty() {
         return Ok(Parsed { config, inline_secrets });

@@ -21,7 +21,7 @@ mod unavailable;
 mod validate;
 
 pub use error::{ConfigError, ConfigErrors, Place};
-pub use load::{Loaded, inspect, load};
+pub use load::{Check, Loaded, inspect, inspect_with, load, load_with};
 pub use section::*;
 pub use suggest::did_you_mean;
 pub use validate::validate;

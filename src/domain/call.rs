@@ -1,6 +1,6 @@
 //! A chat request, decoded as far as the gateway needs and kept byte for byte otherwise.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -19,6 +19,11 @@ pub struct ModelCall {
     /// The bytes between the body's braces begin here.
     open_brace: usize,
     model_at: Range<usize>,
+    messages_at: Range<usize>,
+    /// Has it `web_search_options`, whatever they are?
+    searches: bool,
+    /// Found when it is first asked for: it takes a walk through the messages.
+    has_unbounded_parts: OnceLock<bool>,
     stream_at: Option<Range<usize>>,
     /// What has to be written where for usage to be asked for.
     ask_usage: (Range<usize>, &'static str),
@@ -101,7 +106,10 @@ impl ModelCall {
     /// elsewhere, or a search? Anything is taken for such that is not known to be text or sound.
     #[must_use]
     pub fn has_parts_of_unknown_size(&self) -> bool {
-        !part::are_bounded(&self.body)
+        *self.has_unbounded_parts.get_or_init(|| {
+            let messages = std::str::from_utf8(&self.body[self.messages_at.clone()]);
+            self.searches || !messages.is_ok_and(part::are_bounded)
+        })
     }
 
     /// Decodes a request's body.
@@ -142,10 +150,14 @@ impl ModelCall {
         };
         let tools = tool_names(get("tools"), get("functions"))?;
         let (model_at, stream_at) = (span(model_value), get("stream").map(span));
+        let (messages_at, searches) = (span(messages), get("web_search_options").is_some());
 
         Ok(Self {
             open_brace,
             model_at,
+            messages_at,
+            searches,
+            has_unbounded_parts: OnceLock::new(),
             stream_at,
             ask_usage: usage.ask,
             model,

@@ -20,7 +20,7 @@ pub use denial::{Denial, Kind};
 pub use frame::{CancelReason, Frame, FrameError};
 pub use id::{CallId, InvalidRunId, NoticeId, RequestId, RunId, StreamId};
 pub use money::{MicroUsd, Price};
-pub use trace::TraceContext;
+pub use trace::{TraceContext, TraceState};
 pub use unescaped::{
     Escapes, MAX_LAYERS, apart, search_layers, search_unescaped, trace_back, unescape,
 };

@@ -2,20 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Of these a byte is at most a token.
 const BOUNDED: &[&str] = &["text", "refusal", "input_audio"];
-
-#[derive(Deserialize)]
-struct Body<'a> {
-    #[serde(borrow)]
-    messages: Vec<Message<'a>>,
-    /// What is found is read too.
-    #[serde(default)]
-    web_search_options: Option<IgnoredAny>,
-}
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -29,12 +20,11 @@ struct Part<'a> {
     kind: Cow<'a, str>,
 }
 
-/// Is all that the request's model reads in the body, as text or sound? What is not understood is
-/// not.
-pub(super) fn are_bounded(body: &[u8]) -> bool {
-    serde_json::from_slice::<Body<'_>>(body).is_ok_and(|body| {
-        body.web_search_options.is_none() && body.messages.iter().all(Message::is_bounded)
-    })
+/// Is all that the model reads of a request's `messages` in them, as text or sound? What is not
+/// understood is not.
+pub(super) fn are_bounded(messages: &str) -> bool {
+    serde_json::from_str::<Vec<Message<'_>>>(messages)
+        .is_ok_and(|messages| messages.iter().all(Message::is_bounded))
 }
 
 impl Message<'_> {

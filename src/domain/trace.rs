@@ -1,6 +1,13 @@
 //! W3C Trace Context (<https://www.w3.org/TR/trace-context/>), level 1.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+/// What vendors must at least pass on (§3.3.1.5); a longer one is dropped whole.
+const MAX_STATE_BYTES: usize = 512;
+/// §3.3.1.1.
+const MAX_MEMBERS: usize = 32;
+/// Of a key, and of a value (§3.3.1.3).
+const MAX_PART_BYTES: usize = 256;
 
 /// Where a call stands in its caller's trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +63,56 @@ impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
     }
+}
+
+/// What vendors have to say of a trace, for the next one on its way: a `tracestate` header, checked
+/// and passed on as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceState(Arc<str>);
+
+impl TraceState {
+    /// Reads the `tracestate` headers of a request, in their order; `None` if one is malformed, if
+    /// they are too long together, or if nothing is in them.
+    #[must_use]
+    pub fn parse<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let (mut members, mut keys, mut length) = (Vec::new(), BTreeSet::new(), 0);
+        for member in headers.into_iter().flat_map(|header| header.split(',')) {
+            let member = member.trim_matches([' ', '\t']);
+            if member.is_empty() {
+                continue;
+            }
+            let (key, value) = member.split_once('=')?;
+            length += member.len() + usize::from(!members.is_empty());
+            members.push(member);
+            let fits = length <= MAX_STATE_BYTES && members.len() <= MAX_MEMBERS;
+            if !fits || !is_key(key) || !is_value(value) || !keys.insert(key) {
+                return None;
+            }
+        }
+        (!members.is_empty()).then(|| Self(members.join(",").into()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A vendor's name, or `tenant@system`.
+fn is_key(key: &str) -> bool {
+    let is_inner =
+        |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+    let begins = key.bytes().next().is_some_and(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'));
+    begins
+        && key.len() <= MAX_PART_BYTES
+        && key.bytes().all(is_inner)
+        && key.matches('@').count() <= 1
+}
+
+/// Not blank at its end: that would be the list's.
+fn is_value(value: &str) -> bool {
+    let is_inner = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b',' | b'=');
+    (1..=MAX_PART_BYTES).contains(&value.len()) && value.bytes().all(is_inner)
 }
 
 fn is_hex(text: &str, len: usize) -> bool {

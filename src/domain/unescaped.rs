@@ -161,8 +161,19 @@ fn next_unseen(text: &[u8], from: usize) -> Option<Escape> {
     }
 }
 
+/// Has it nothing that an escape begins with? Most texts have not.
+fn is_plain(text: &[u8], escapes: Escapes) -> bool {
+    match escapes {
+        Escapes::Json => memchr::memchr(b'\\', text).is_none(),
+        Escapes::Any => memchr::memchr2(b'\\', b'%', text).is_none() && text.is_ascii(),
+    }
+}
+
 /// Writes `text` without its escapes to `out`. False, and nothing written, if it has none.
 pub fn unescape(text: &[u8], escapes: Escapes, out: &mut Vec<u8>) -> bool {
+    if is_plain(text, escapes) {
+        return false;
+    }
     let mut reader = Reader::new(text, escapes).peekable();
     if reader.peek().is_none() {
         return false;

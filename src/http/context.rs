@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Caller, InvalidRunId, RequestId, RunId, TraceContext},
+    domain::{Caller, InvalidRunId, RequestId, RunId, TraceContext, TraceState},
     pipeline::Failure,
 };
 
@@ -27,6 +27,7 @@ struct Inner {
     operation: &'static str,
     address: Option<IpAddr>,
     trace: TraceContext,
+    trace_state: Option<TraceState>,
     arrived: Instant,
     caller: OnceLock<Arc<Caller>>,
     failure: Failure,
@@ -39,6 +40,7 @@ impl RequestContext {
         operation: &'static str,
         address: Option<IpAddr>,
         trace: TraceContext,
+        trace_state: Option<TraceState>,
     ) -> Self {
         Self(Arc::new(Inner {
             request_id,
@@ -46,6 +48,7 @@ impl RequestContext {
             operation,
             address,
             trace,
+            trace_state,
             arrived: Instant::now(),
             caller: OnceLock::new(),
             failure: Failure::default(),
@@ -72,6 +75,11 @@ impl RequestContext {
 
     pub(super) fn trace(&self) -> TraceContext {
         self.0.trace
+    }
+
+    /// What came beside the caller's `traceparent`.
+    pub(super) fn trace_state(&self) -> Option<&TraceState> {
+        self.0.trace_state.as_ref()
     }
 
     pub(super) fn arrived(&self) -> Instant {

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::{ApiError, AppState, context::RequestContext};
 use crate::{
-    domain::{Caller, Denial, Kind, ModelCall},
+    domain::{BodyError, Caller, Denial, Kind, ModelCall},
+    offload::INLINE_BYTES,
     pipeline::CallContext,
 };
 
@@ -50,6 +51,7 @@ impl<S: Sync> FromRequestParts<S> for Call {
                 caller: Arc::clone(caller),
                 address: context.address(),
                 trace: context.trace(),
+                trace_state: context.trace_state().cloned(),
                 arrived: context.arrived(),
                 failure: context.failure().clone(),
             },
@@ -86,17 +88,31 @@ impl FromRequest<AppState> for ChatBody {
             return Err(ApiError::new(Kind::UnsupportedMediaType, message));
         }
         let body = read_in_time(request, state).await?;
-        ModelCall::parse(body).map(Self).map_err(|error| {
-            let (kind, message) = match &error {
-                crate::domain::BodyError::Json(_) => (Kind::InvalidJson, error.to_string()),
-                _ => (Kind::InvalidRequest, error.to_string()),
-            };
-            let denial = Denial::new(kind, message);
-            match error.param() {
-                Some(param) => denial.with_param(param).into(),
-                None => denial.into(),
-            }
-        })
+        let parse = state.gateway().offload.run_for(body.len(), || parse(body)).await;
+        // Only a panic, or the end of the process, loses it.
+        let parsed = parse.map_err(|_| ApiError::new(Kind::Internal, "The body was not read."))?;
+        parsed.map(Self).map_err(|error| refusal(&error).into())
+    }
+}
+
+fn parse(body: Bytes) -> Result<ModelCall, BodyError> {
+    let call = ModelCall::parse(body)?;
+    if call.body_len() > INLINE_BYTES {
+        // Kept for a budget that asks: it must not be found out on an async thread.
+        let _ = call.has_parts_of_unknown_size();
+    }
+    Ok(call)
+}
+
+fn refusal(error: &BodyError) -> Denial {
+    let kind = match error {
+        BodyError::Json(_) => Kind::InvalidJson,
+        _ => Kind::InvalidRequest,
+    };
+    let denial = Denial::new(kind, error.to_string());
+    match error.param() {
+        Some(param) => denial.with_param(param),
+        None => denial,
     }
 }
 

@@ -46,8 +46,8 @@ use super::{
 };
 use crate::{
     audit::{Entry, EntryKind},
-    domain::{Caller, Denial, Kind, RequestId, TraceContext},
-    redact::Depth,
+    domain::{Caller, Denial, Kind, RequestId, TraceContext, TraceState},
+    redact::{Depth, LiveRedactor},
     telemetry::{ServerStart, server_span},
 };
 
@@ -109,13 +109,15 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
     let request_id = request_id.filter(|id| !redactor.finds(id.as_str(), Depth::Complete));
     let request_id = request_id.unwrap_or_else(RequestId::generate);
     let is_tls = request.extensions().get() == Some(&Scheme::HTTPS);
+    let remote = header(headers, "traceparent").and_then(TraceContext::parse);
+    let trace_state = remote.and_then(|_| trace_state(headers, redactor));
     let span = server_span(&ServerStart {
         method: request.method().as_str(),
         route,
         path: &path,
         scheme: if is_tls { "https" } else { "http" },
         request_id: &request_id,
-        remote: header(headers, "traceparent").and_then(TraceContext::parse),
+        remote,
     });
     let context = RequestContext::new(
         request_id,
@@ -123,6 +125,7 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
         openapi::operation(request.method(), route),
         client_address(&request, &state.settings().trusted_proxies),
         span.trace(),
+        trace_state,
     );
     request.extensions_mut().insert(context.clone());
 
@@ -144,6 +147,14 @@ async fn respond(State(state): State<AppState>, mut request: Request, next: Next
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())?.to_str().ok()
+}
+
+/// What came beside a `traceparent`. It goes to the provider: one with a secret is dropped.
+fn trace_state(headers: &HeaderMap, redactor: &LiveRedactor) -> Option<TraceState> {
+    let values = headers.get_all("tracestate").iter().map(HeaderValue::to_str);
+    let values: Vec<&str> = values.collect::<Result<_, _>>().ok()?;
+    let state = TraceState::parse(values)?;
+    (!redactor.finds(state.as_str(), Depth::Complete)).then_some(state)
 }
 
 fn put_ids(context: &RequestContext, headers: &mut HeaderMap) {

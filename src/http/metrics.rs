@@ -109,10 +109,22 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
             "Entries taken and not yet in the audit spool.",
             wide(status.unwritten),
         ),
+        (
+            "tollgate_audit_checkpoint_up",
+            "Was the last checkpoint of the audit trail written?",
+            u64::from(status.checkpoints.is_up),
+        ),
+        (
+            "tollgate_audit_unsealed_entries",
+            "Entries on the disk that no checkpoint speaks of.",
+            status.checkpoints.unsealed,
+        ),
     ];
     for (name, help, value) in gauges {
         out.metric(Gauge, name, help, value);
     }
+    let help = "Checkpoints of the audit trail that were signed and written.";
+    out.metric(Counter, "tollgate_audit_checkpoints_total", help, status.checkpoints.written);
     out.metric(
         Counter,
         "tollgate_audit_dead_letters_total",

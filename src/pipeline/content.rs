@@ -97,8 +97,7 @@ impl CallContent {
             if is_cut {
                 kept.truncate(kept.floor_char_boundary(kept.len().saturating_sub(CUT_BYTES)));
             }
-            redactor.redact_in_place(&mut kept, Depth::Complete);
-            keep(&kept)
+            keep(&redactor.redact(&kept, Depth::Complete))
         });
         // What could not be redacted is not kept; its hash is.
         *text = redacted.await.ok();

@@ -111,7 +111,7 @@ pub struct OpenCall {
     /// has seen the call.
     usage: Option<(Usage, UsageSource)>,
     price: Option<Price>,
-    intent: Entry,
+    intent: Box<Entry>,
     provider: Option<String>,
     provider_model: Option<String>,
     span: Option<CallSpan>,
@@ -147,7 +147,7 @@ impl OpenCall {
             redactions: Counts::new(),
             usage: None,
             price: model.price,
-            intent,
+            intent: Box::new(intent),
             provider: None,
             provider_model: None,
             span: None,
@@ -156,7 +156,7 @@ impl OpenCall {
 
     /// The row that must be durable before anything leaves.
     pub(super) fn intent(&self) -> Entry {
-        self.intent.clone()
+        (*self.intent).clone()
     }
 
     /// Adds secrets that were found in the request or in the answer, for the call's row and in

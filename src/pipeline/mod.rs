@@ -9,7 +9,6 @@ mod content;
 mod fault;
 mod finish;
 mod model_call;
-mod offload;
 mod progress;
 mod route;
 mod spend;
@@ -28,7 +27,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use answer::{AnswerError, AnswerStream, Taken};
 pub use finish::{Ending, OpenCall};
 pub use model_call::{Head, Started, start_chat, start_native};
-pub use offload::{Lost, Offload};
 pub use progress::Progress;
 pub use stage::{Authorized, Redacted, authorize};
 
@@ -36,7 +34,10 @@ use crate::{
     audit::Audit,
     budget::{Budgets, Busts, FairQueues, LimitTable, Notifier, Report, TokenMeter},
     config::{Config, ResponseRedaction},
-    domain::{Caller, CapabilitySet, Denial, RequestId, RunId, TraceContext, Vocabulary},
+    domain::{
+        Caller, CapabilitySet, Denial, RequestId, RunId, TraceContext, TraceState, Vocabulary,
+    },
+    offload::Offload,
     provider::{Registry, RegistryError},
     redact::{KeptKey, KeySourceError, LiveRedactor, Redactor, RedactorError, Tally},
     stream::Hub,
@@ -54,6 +55,8 @@ pub struct Snapshot {
     pub key: KeptKey,
     /// Are the secrets taken out of answers too?
     pub redacts_answers: bool,
+    /// Where large bodies and answers are read and redacted.
+    pub offload: Offload,
 }
 
 /// A snapshot could not be built from a configuration.
@@ -76,14 +79,16 @@ impl Snapshot {
         config: &Config,
         vocabulary: &Vocabulary,
         key: KeptKey,
+        offload: &Offload,
     ) -> Result<Self, SnapshotError> {
         Ok(Self {
-            registry: Registry::new(config, vocabulary)?,
+            registry: Registry::new(config, vocabulary, offload)?,
             limits: LimitTable::new(config),
             tools: ToolTable::new(config, vocabulary)?,
             redactor: Arc::new(Redactor::with_key(&config.redaction, key.key().clone())?),
             key,
             redacts_answers: config.redaction.responses == ResponseRedaction::Redact,
+            offload: offload.clone(),
         })
     }
 }
@@ -132,7 +137,7 @@ pub struct Gateway {
     pub notifier: Arc<dyn Notifier>,
     pub busts: Busts,
     pub hub: Arc<Hub>,
-    /// Large bodies are redacted there.
+    /// That of all snapshots.
     pub offload: Offload,
     /// The tasks that own upstreams. Drained at the end.
     pub calls: TaskTracker,
@@ -172,6 +177,8 @@ pub struct CallContext {
     pub address: Option<IpAddr>,
     /// The server span's place in the caller's trace.
     pub trace: TraceContext,
+    /// What else the caller's trace says, for the provider.
+    pub trace_state: Option<TraceState>,
     pub arrived: Instant,
     pub failure: Failure,
 }

@@ -10,7 +10,7 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Authorized, CallContext, Ending, Gateway, OpenCall, Refused, Snapshot,
+    Authorized, CallContext, Ending, Gateway, OpenCall, Progress, Refused, Snapshot,
     answer::{self, AnswerStream},
     content::Exit,
     fault::{
@@ -61,8 +61,8 @@ struct Telling {
     outlet: Option<Outlet>,
     /// Takes the secrets out of a stream. None: they are left in.
     redaction: Option<Box<AnswerStream>>,
-    /// A whole answer, sent once the call is settled.
-    answer: Option<Complete>,
+    /// A whole answer, sent once the call is settled. Boxed: a stream has none.
+    answer: Option<Box<Complete>>,
     /// The request's, for what is logged. Not entered while events are carried: to enter and to
     /// leave it for each would cost more than to read the event.
     span: Span,
@@ -174,7 +174,7 @@ impl Telling {
         open.content.redact_output(&gateway, self.snapshot.redacts_answers).await;
         open.settle(&gateway).await;
         let conclusion = open.conclusion(ending);
-        let answer = self.answer.take().map(Head::Complete).or_else(|| {
+        let answer = self.answer.take().map(|answer| Head::Complete(*answer)).or_else(|| {
             let refused = Refused {
                 recorded: true,
                 limits: self.limits.take(),
@@ -210,7 +210,8 @@ impl Telling {
         let span = self.span.clone();
         let opened = match Box::pin(self.send(open, authorized)).instrument(span).await {
             Ok(Reply::Stream(opened)) => opened,
-            Ok(Reply::Complete(complete)) => return self.keep(open, complete).await,
+            // Boxed: else each stream's task would have room for what a whole answer takes.
+            Ok(Reply::Complete(complete)) => return Box::pin(self.keep(open, complete)).await,
             Err(ending) => return Err(ending),
         };
         if let Some(outlet) = &self.outlet {
@@ -261,21 +262,25 @@ impl Telling {
         open: &mut OpenCall,
         mut complete: Complete,
     ) -> Result<Ending, Ending> {
-        open.progress.note_complete(&complete);
-        let redactor = &self.gateway.redactor;
+        let (noted, bytes) = (complete.clone(), complete.body.len());
+        let noted =
+            self.gateway.offload.run_for(bytes, move || Progress::of_complete(&noted)).await;
+        open.progress.adopt(noted.map_err(|_| Ending::Failed(self.span.in_scope(panicked)))?);
+        let redactor = &self.snapshot.redactor;
         complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
-        self.answer = Some(if self.snapshot.redacts_answers {
+        let answer = if self.snapshot.redacts_answers {
             let redacted = answer::redact(&self.gateway.offload, &self.snapshot, complete).await;
             let (complete, counts) = redacted.map_err(|error| Ending::Failed(error.to_denial()))?;
             open.count_redactions(&self.gateway.redactions, Direction::Response, &counts);
             complete
         } else {
             complete
-        });
-        if let Some(answer) = self.answer.as_ref().filter(|_| status < 400) {
+        };
+        if status < 400 {
             open.content.note_whole(&answer.body);
         }
+        self.answer = Some(Box::new(answer));
         Ok(if status < 400 { Ending::Completed } else { Ending::RefusedUpstream { status } })
     }
 

@@ -1,11 +1,12 @@
 //! What has been seen of an answer so far: enough to settle it wherever it breaks off.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use crate::{
     budget::{MAX_COUNTED_BYTES, Metered, Unmetered, Written},
     domain::Usage,
     provider::{ChunkView, Complete, CompletionView, Delta},
+    stream::ByChoice,
 };
 
 /// Choices that are kept account of: `OpenAI`'s own bound on `n`.
@@ -30,7 +31,7 @@ pub struct Progress {
     /// Chunks that were looked at for the two above.
     heads: u8,
     /// Every choice that was begun, and why it ended, if it did.
-    choices: BTreeMap<u64, Option<String>>,
+    choices: ByChoice<Option<String>>,
     /// Bytes that the model wrote, in all choices.
     pub written_bytes: usize,
     /// Their beginning, in the order in which they came, to be counted if nobody else does. It
@@ -77,19 +78,29 @@ impl Progress {
     }
 
     fn note_choice(&mut self, index: u64, finish_reason: Option<&str>) {
-        if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
-            return;
-        }
-        let ended = self.choices.entry(index).or_default();
-        if let Some(reason) = finish_reason {
+        let ended = self.choices.get_or_default(index, MAX_CHOICES);
+        if let (Some(ended), Some(reason)) = (ended, finish_reason) {
             *ended = Some(short(reason));
         }
     }
 
-    pub(super) fn note_complete(&mut self, complete: &Complete) {
-        if complete.status >= 400 {
-            return;
+    /// What a whole answer says, to be [adopted](Self::adopt) by the call's own progress: to read a
+    /// large one takes long.
+    pub(super) fn of_complete(complete: &Complete) -> Self {
+        let mut progress = Self::default();
+        if complete.status < 400 {
+            progress.note_complete(complete);
         }
+        progress
+    }
+
+    /// The answer that was noted in `other`. What was sent, and when, stays.
+    pub(super) fn adopt(&mut self, other: Self) {
+        let (sent_bytes, request_bytes) = (self.sent_bytes, self.request_bytes);
+        *self = Self { sent_bytes, request_bytes, time_to_first: self.time_to_first, ..other };
+    }
+
+    fn note_complete(&mut self, complete: &Complete) {
         let Ok(view) = serde_json::from_slice::<CompletionView<'_>>(&complete.body) else {
             self.written_bytes = complete.body.len();
             return;

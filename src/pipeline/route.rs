@@ -58,6 +58,7 @@ async fn attempt(
         body,
         stream,
         trace: span.trace(),
+        trace_state: open.context.trace_state.clone(),
         request_id: open.context.request_id.clone(),
     };
     open.begin_attempt(route, span);

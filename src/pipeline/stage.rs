@@ -5,17 +5,14 @@
 
 use std::sync::Arc;
 
-use super::{Offload, Refused, Snapshot};
+use super::{Refused, Snapshot};
 use crate::{
     audit::ContentDigest,
     domain::{Caller, CapabilitySet, Denial, Kind, ModelCall},
+    offload::Offload,
     provider::Model,
     redact::{Counts, RedactError},
 };
-
-/// A body of so many bytes is redacted in less than half a millisecond, whatever is in it; a
-/// larger one must not hold the thread that other calls are on.
-pub(super) const INLINE_BYTES: usize = 16 << 10;
 
 /// A call that its caller may make, and the model that it is for.
 #[derive(Debug)]
@@ -104,11 +101,8 @@ pub(super) async fn redact(
     snapshot: &Arc<Snapshot>,
     authorized: Authorized<ModelCall>,
 ) -> Result<Redacted<ModelCall>, RedactError> {
-    if authorized.call.body_len() <= INLINE_BYTES {
-        return redact_here(snapshot, authorized);
-    }
-    let snapshot = Arc::clone(snapshot);
-    let redacted = offload.run(move || redact_here(&snapshot, authorized)).await;
+    let (snapshot, bytes) = (Arc::clone(snapshot), authorized.call.body_len());
+    let redacted = offload.run_for(bytes, move || redact_here(&snapshot, authorized)).await;
     redacted.unwrap_or(Err(RedactError::Failed))
 }
 

@@ -24,7 +24,7 @@ pub use openai::{OpenAi, list_models};
 pub use registry::{Model, Registry, RegistryError, Route};
 pub use scripted::Scripted;
 
-use crate::domain::{RequestId, TraceContext};
+use crate::domain::{RequestId, TraceContext, TraceState};
 
 /// An upstream that answers chat completions.
 #[async_trait]
@@ -47,6 +47,7 @@ pub struct ProviderRequest {
     pub body: Bytes,
     pub stream: bool,
     pub trace: TraceContext,
+    pub trace_state: Option<TraceState>,
     pub request_id: RequestId,
 }
 

@@ -6,6 +6,7 @@ use super::{OpenAi, Provider, Scripted};
 use crate::{
     config::{Config, ModelConfig, ProviderConfig, ProviderKind},
     domain::{CapabilitySet, Price, Vocabulary},
+    offload::Offload,
 };
 
 /// A model: its name, who may use it, what it costs, where it is answered.
@@ -57,18 +58,16 @@ pub enum RegistryError {
 impl Registry {
     /// # Errors
     /// [`RegistryError`] names the key at fault.
-    pub fn new(config: &Config, vocabulary: &Vocabulary) -> Result<Self, RegistryError> {
+    pub fn new(
+        config: &Config,
+        vocabulary: &Vocabulary,
+        offload: &Offload,
+    ) -> Result<Self, RegistryError> {
         let mut providers: HashMap<&str, Arc<dyn Provider>> = HashMap::new();
         for provider in &config.providers {
-            providers.insert(&provider.name, build(provider)?);
+            providers.insert(&provider.name, build(provider, offload)?);
         }
-        let mut registry = Self::default();
-        for model in &config.models {
-            let model = resolve(model, &providers, vocabulary)?;
-            registry.by_name.insert(model.name.clone(), registry.models.len());
-            registry.models.push(Arc::new(model));
-        }
-        Ok(registry)
+        config.models.iter().map(|model| resolve(model, &providers, vocabulary)).collect()
     }
 
     #[must_use]
@@ -82,11 +81,22 @@ impl Registry {
     }
 }
 
-fn build(config: &ProviderConfig) -> Result<Arc<dyn Provider>, RegistryError> {
+impl FromIterator<Model> for Registry {
+    fn from_iter<T: IntoIterator<Item = Model>>(models: T) -> Self {
+        let mut registry = Self::default();
+        for model in models {
+            registry.by_name.insert(model.name.clone(), registry.models.len());
+            registry.models.push(Arc::new(model));
+        }
+        registry
+    }
+}
+
+fn build(config: &ProviderConfig, offload: &Offload) -> Result<Arc<dyn Provider>, RegistryError> {
     let refused = |cause: String| RegistryError::Provider { name: config.name.clone(), cause };
     match config.kind {
-        ProviderKind::Openai => Ok(Arc::new(OpenAi::new(config).map_err(refused)?)),
-        ProviderKind::Scripted => Ok(Arc::new(Scripted::new(config))),
+        ProviderKind::Openai => Ok(Arc::new(OpenAi::new(config, offload).map_err(refused)?)),
+        ProviderKind::Scripted => Ok(Arc::new(Scripted::new(config, offload))),
         ProviderKind::Anthropic => Err(refused("kind `anthropic` is not in this version".into())),
     }
 }

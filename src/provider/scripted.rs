@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::{
     Complete, EventStream, Opened, Provider, ProviderError, ProviderRequest, Reply, sse::Event,
 };
-use crate::{config::ProviderConfig, domain::ModelCall};
+use crate::{config::ProviderConfig, domain::ModelCall, offload::Offload};
 
 /// More choices than this are not made.
 const MAX_CHOICES: u32 = 8;
@@ -30,12 +30,14 @@ const MAX_CHOICES: u32 = 8;
 pub struct Scripted {
     name: String,
     token_interval: Duration,
+    offload: Offload,
 }
 
 impl Scripted {
     #[must_use]
-    pub fn new(config: &ProviderConfig) -> Self {
+    pub fn new(config: &ProviderConfig, offload: &Offload) -> Self {
         Self {
+            offload: offload.clone(),
             name: config.name.clone(),
             token_interval: Duration::from_millis(config.token_interval_ms),
         }
@@ -63,19 +65,17 @@ impl Provider for Scripted {
     }
 
     async fn send(&self, request: ProviderRequest) -> Result<Reply, ProviderError> {
-        let ask = match serde_json::from_slice(&request.body) {
-            Ok(ask) => ask,
-            Err(error) => return Ok(Reply::Complete(refusal(&error))),
+        let body = request.body;
+        let asked = self.offload.run_for(body.len(), move || Answer::of(body));
+        let (answer, include_usage) = match asked.await {
+            Ok(Ok(asked)) => asked,
+            Ok(Err(cause)) => return Ok(Reply::Complete(refusal(&cause))),
+            Err(lost) => return Ok(Reply::Complete(refusal(&lost))),
         };
-        let call = match ModelCall::parse(request.body) {
-            Ok(call) => call,
-            Err(error) => return Ok(Reply::Complete(refusal(&error))),
-        };
-        let answer = Answer::to(&call, &ask);
         if !request.stream {
             return Ok(Reply::Complete(ok(&answer.whole())));
         }
-        let mut chunks = answer.chunks(call.include_usage).into_iter();
+        let mut chunks = answer.chunks(include_usage).into_iter();
         let first = chunks.next().into_iter().collect();
         let interval = self.token_interval;
         let rest = Typed { chunks, interval, pause: Box::pin(sleep(interval)) };
@@ -95,6 +95,13 @@ struct Answer {
 }
 
 impl Answer {
+    /// To a request, and whether that asks for usage; or what is wrong with it.
+    fn of(body: Bytes) -> Result<(Self, bool), String> {
+        let ask = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        let call = ModelCall::parse(body).map_err(|error| error.to_string())?;
+        Ok((Self::to(&call, &ask), call.include_usage))
+    }
+
     fn to(call: &ModelCall, ask: &Ask) -> Self {
         let prompt = last_prompt(&ask.messages);
         let tool = call.model.ends_with("tool").then(|| tool_call(ask.tools.as_deref()));

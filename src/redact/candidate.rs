@@ -117,7 +117,7 @@ impl Candidate {
             let next = dfa.next_state(self.state, *byte);
             if dfa.is_special_state(next) {
                 self.note(engine, next);
-                if family.is_over(next) {
+                if family.is_over(next) || family.is_last(next) {
                     return Run::Over;
                 }
             }
@@ -146,8 +146,13 @@ impl Candidate {
 
     /// What it came to.
     pub fn found(&self, engine: &Engine, text: &[u8], outgrown: bool) -> Option<Found> {
-        let (end, rule) = self.best?;
-        let mut at = characters(text, engine.secret(rule, text, self.start..end));
+        let (secret, rule) = match self.best {
+            Some((end, rule)) => (engine.secret(rule, text, self.start..end), rule),
+            // Where in it the secret begins nobody knows yet.
+            None if outgrown => (self.start..self.end, self.open(engine)?),
+            None => return None,
+        };
+        let mut at = characters(text, secret);
         if outgrown {
             at.end = self.end;
             if at.start - self.start > MAX_LEAD_BYTES {
@@ -156,6 +161,12 @@ impl Candidate {
         }
         let replaced = placeholder::is_placeholder(&text[at.clone()]);
         Some(Found { at, rule, replaced, outgrown: outgrown.then_some((self.family, self.state)) })
+    }
+
+    /// The rule that it is taken for if it outgrows the bound and nothing matched.
+    fn open(&self, engine: &Engine) -> Option<RuleId> {
+        let rule = engine.family(self.family).open(self.state, self.bounded);
+        rule.filter(|rule| !self.refused.contains(rule))
     }
 
     pub fn tip(&self, forgotten: usize) -> Tip {

@@ -24,8 +24,9 @@ pub(super) struct Contexts {
     rules: Vec<ContextRule>,
     /// Names without `_` and `-`, and their rules; the longest first.
     names: Vec<(Vec<u8>, usize)>,
-    /// The bytes that a name ends with, in both cases.
-    last: Box<[bool; 256]>,
+    /// For each byte, whether a name has it last; and for each of those before it, a bit of
+    /// [`bit`]. Both in both cases.
+    endings: Box<[u32; 256]>,
 }
 
 impl Contexts {
@@ -39,12 +40,24 @@ impl Contexts {
             .flat_map(|(number, rule)| rule.names.iter().map(move |name| (bare(name), number)))
             .collect();
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        let mut last = Box::new([false; 256]);
-        for byte in names.iter().filter_map(|(name, _)| name.last()) {
-            last[usize::from(*byte)] = true;
-            last[usize::from(byte.to_ascii_uppercase())] = true;
+        let mut endings = Box::new([0; 256]);
+        for (name, _) in &names {
+            let Some((last, rest)) = name.split_last() else { continue };
+            // A joint may stand between them.
+            let joints = bit(b'_') | bit(b'-');
+            let before = rest.last().map_or(u32::MAX, |before| bit(*before) | joints);
+            endings[usize::from(*last)] |= before;
+            endings[usize::from(last.to_ascii_uppercase())] |= before;
         }
-        Self { rules: rules.to_vec(), names, last }
+        Self { rules: rules.to_vec(), names, endings }
+    }
+
+    /// The length of the shortest text that has such a value in it.
+    pub fn shortest(&self) -> usize {
+        let value = self.rules.iter().map(|rule| rule.min).min();
+        let name = self.names.iter().map(|(name, _)| name.len()).min();
+        let of = |name: usize, value: usize| name.saturating_add(1).saturating_add(value);
+        name.zip(value).map_or(usize::MAX, |(name, value)| of(name, value))
     }
 
     /// Values that look secret, and the number of the rule whose name they are assigned to.
@@ -53,12 +66,12 @@ impl Contexts {
         text: &'a [u8],
         stop_words: &'a [String],
     ) -> impl Iterator<Item = (Range<usize>, usize)> + 'a {
-        let mut from = 0;
+        let (mut from, mut taken) = (0, 0);
         memchr::memchr2_iter(b'=', b':', text).filter_map(move |at| {
             if at < from {
                 return None;
             }
-            let number = self.name_before(text, at)?;
+            let number = self.name_before(text, at, taken)?;
             let value = Value::after(text, at)?;
             from = value.at.end;
             let rule = &self.rules[number];
@@ -68,6 +81,9 @@ impl Contexts {
                 && check::entropy(bytes) >= rule.entropy
                 && !check::has_stop_word(bytes, stop_words)
                 && !placeholder::occurs_in(bytes);
+            if secret {
+                taken = value.at.end;
+            }
             secret.then_some((value.at, number))
         })
     }
@@ -77,9 +93,10 @@ impl Contexts {
         self.name_ending(name, name.len()).is_some()
     }
 
-    /// The rule of the name that an operator at `at` assigns to.
-    fn name_before(&self, text: &[u8], at: usize) -> Option<usize> {
-        let end = skip_gap(text, at)?;
+    /// The rule of the name that an operator at `at` assigns to. What is `taken` names nothing: its
+    /// placeholder would not either.
+    fn name_before(&self, text: &[u8], at: usize, taken: usize) -> Option<usize> {
+        let end = skip_gap(text, at).filter(|end| *end > taken)?;
         if let Some(number) = self.name_ending(text, end) {
             return Some(number);
         }
@@ -89,12 +106,13 @@ impl Contexts {
         }
         let start = name_start(text, end);
         let colon = skip_gap(text, start)?.checked_sub(1).filter(|colon| text[*colon] == b':')?;
-        self.name_ending(text, skip_gap(text, colon)?)
+        self.name_ending(text, skip_gap(text, colon).filter(|end| *end > taken)?)
     }
 
     fn name_ending(&self, text: &[u8], end: usize) -> Option<usize> {
-        let last = text.get(end.checked_sub(1)?)?;
-        if !self.last[usize::from(*last)] {
+        let (last, before) = text.get(..end)?.split_last()?;
+        let before = before.last().map_or(u32::MAX, |before| bit(*before));
+        if self.endings[usize::from(*last)] & before == 0 {
             return None;
         }
         let start = name_start(text, end);
@@ -104,6 +122,11 @@ impl Contexts {
         let word = &text[start..end];
         self.names.iter().find(|(name, _)| ends_with(word, name)).map(|(_, number)| *number)
     }
+}
+
+/// One of 32 bits: the same for a letter in both cases.
+const fn bit(byte: u8) -> u32 {
+    1 << (byte % 32)
 }
 
 /// Between the words of a name.

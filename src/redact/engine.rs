@@ -21,7 +21,7 @@ use super::{
     family::{Family, check_own, families, reason_of, syntax},
     placeholder,
     prefix::Prefixes,
-    rule::{ContextRule, Rule, RuleError, RuleSet},
+    rule::{Rule, RuleError, RuleSet},
     scan::{Event, Scan},
     view::Views,
 };
@@ -100,14 +100,15 @@ impl Engine {
         let views = Views::new(rules.iter().flat_map(|rule| &rule.prefixes).map(String::as_str));
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
+        let contexts = Contexts::new(&set.contexts);
         let engine = Self {
             names: names.cloned().collect(),
             samples: set.samples.clone(),
-            shortest: shortest(&rules, &set.contexts)?,
+            shortest: shortest(&rules, &contexts)?,
             allowed: AllowList::default(),
             infos: RuleInfo::of(set),
             stop_words: set.stop_words.iter().map(|word| word.to_ascii_lowercase()).collect(),
-            contexts: Contexts::new(&set.contexts),
+            contexts,
             groups: groups(&rules)?,
             prefixes,
             views,
@@ -171,7 +172,10 @@ impl Engine {
     }
 
     fn find_formats(&self, text: &[u8]) -> (Vec<Hit>, usize) {
-        let (mut scan, mut hits) = (Scan::default(), Vec::<Hit>::new());
+        let Some(mut scan) = Scan::at_first_prefix(&self.prefixes, text) else {
+            return (Vec::new(), text.len());
+        };
+        let mut hits = Vec::<Hit>::new();
         while let Some(event) = scan.next(self, text, true) {
             match event {
                 Event::Hit { at, rule } | Event::Outgrown { at, rule } => {
@@ -258,7 +262,7 @@ impl Engine {
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         let groups = self.groups.values().map(|vm| vm.get_nfa().memory_usage());
-        self.families.iter().map(|family| family.dfa.memory_usage()).sum::<usize>()
+        self.families.iter().map(Family::memory_usage).sum::<usize>()
             + self.prefixes.memory_usage()
             + self.views.memory_usage()
             + groups.sum::<usize>()
@@ -310,8 +314,8 @@ impl Engine {
 }
 
 /// The length of the shortest text that a rule finds something in.
-fn shortest(rules: &[Rule], contexts: &[ContextRule]) -> Result<usize, RuleError> {
-    let mut shortest = contexts.iter().map(|context| context.min).min().unwrap_or(usize::MAX);
+fn shortest(rules: &[Rule], contexts: &Contexts) -> Result<usize, RuleError> {
+    let mut shortest = contexts.shortest();
     for rule in rules {
         let pattern = regex_automata::util::syntax::parse_with(&rule.pattern, &syntax());
         let pattern = pattern.map_err(|error| RuleError::of(&rule.name, reason_of(&error)))?;

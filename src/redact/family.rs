@@ -4,16 +4,20 @@
 //! beginning of it, or with one that goes on from it. An automaton for each family is many times
 //! smaller, and sooner made, than one for all rules.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZero,
+};
 
 use regex_automata::{
     Anchored, MatchKind,
     dfa::{Automaton as _, StartKind, dense},
     nfa::thompson::{self, WhichCaptures},
-    util::{primitives::StateID, start, syntax},
+    util::{alphabet, primitives::StateID, start, syntax},
 };
 
 use super::{
+    candidate::MAX_CANDIDATE_BYTES,
     engine::RuleId,
     rule::{Rule, RuleError},
 };
@@ -35,6 +39,9 @@ pub(super) struct Family {
     pub start: StateID,
     /// The rules of the patterns, in their order.
     rules: Vec<RuleId>,
+    /// What may yet become of a candidate that began within a word, and of one at a boundary.
+    open: [Open; 2],
+    last: Last,
 }
 
 impl Family {
@@ -44,7 +51,15 @@ impl Family {
             .build_many(&patterns)
             .map_err(|error| culprit(members, &error))?;
         let start = start_of(&dfa).map_err(RuleError::TooLarge)?;
-        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect() })
+        let may_outgrow = |rule: &Rule| rule.max.is_none_or(|max| max >= MAX_CANDIDATE_BYTES);
+        let rules = |bounded: bool| {
+            let counts = move |rule: &Rule| may_outgrow(rule) && (bounded || !rule.boundary);
+            members.iter().map(move |(_, rule)| counts(rule)).collect::<Vec<_>>()
+        };
+        let states = States::new(&dfa, start);
+        let open = [false, true].map(|bounded| Open::new(&states, &rules(bounded)));
+        let last = Last::new(&states);
+        Ok(Self { dfa, start, rules: members.iter().map(|(id, _)| *id).collect(), open, last })
     }
 
     /// Nothing can match any more.
@@ -53,10 +68,122 @@ impl Family {
         self.dfa.is_dead_state(state) || self.dfa.is_quit_state(state)
     }
 
+    /// The rule that a candidate is taken for that outgrew its bound in `state` and matched nothing
+    /// so far: the last one that may still match, as the general ones stand behind the special ones.
+    /// None: no rule whose secrets can be so long may.
+    pub fn open(&self, state: StateID, bounded: bool) -> Option<RuleId> {
+        let number = self.open[usize::from(bounded)].get(&self.dfa, state)?;
+        self.rules.get(number).copied()
+    }
+
+    pub fn memory_usage(&self) -> usize {
+        let open = self.open.iter().map(|open| size_of_val(&*open.0));
+        self.dfa.memory_usage() + open.sum::<usize>() + size_of_val(&*self.last.0)
+    }
+
+    /// Whatever follows, nothing else can match.
+    #[inline]
+    pub fn is_last(&self, state: StateID) -> bool {
+        self.last.0.get(slot(&self.dfa, state)) == Some(&true)
+    }
+
     /// The rules that match in this state, if it is one that they match in.
     pub fn matches(&self, state: StateID) -> impl Iterator<Item = RuleId> {
         let count = if self.dfa.is_match_state(state) { self.dfa.match_len(state) } else { 0 };
         (0..count).map(move |index| self.rules[self.dfa.match_pattern(state, index).as_usize()])
+    }
+}
+
+/// The states of an automaton, and what follows each.
+struct States<'a> {
+    dfa: &'a Dfa,
+    /// One byte of each class.
+    classes: Vec<u8>,
+    /// All that a way leads to from the start.
+    all: Vec<StateID>,
+}
+
+impl<'a> States<'a> {
+    fn new(dfa: &'a Dfa, start: StateID) -> Self {
+        let classes = dfa.byte_classes().representatives(..).filter_map(alphabet::Unit::as_u8);
+        let mut states = Self { dfa, classes: classes.collect(), all: vec![start] };
+        let (mut seen, mut next) = (BTreeSet::from([start]), 0);
+        while let Some(state) = states.all.get(next) {
+            let new = states.after(*state).filter(|state| seen.insert(*state));
+            let new: Vec<StateID> = new.collect();
+            states.all.extend(new);
+            next += 1;
+        }
+        states
+    }
+
+    fn after(&self, state: StateID) -> impl Iterator<Item = StateID> {
+        let bytes = self.classes.iter().map(move |byte| self.dfa.next_state(state, *byte));
+        bytes.chain([self.dfa.next_eoi_state(state)])
+    }
+
+    /// A place for something of each state.
+    fn slots<T: Clone>(&self, empty: T) -> Vec<T> {
+        let last = self.all.iter().max().map_or(0, |state| slot(self.dfa, *state));
+        vec![empty; last + 1]
+    }
+}
+
+fn slot(dfa: &Dfa, state: StateID) -> usize {
+    state.as_usize() >> dfa.stride2()
+}
+
+/// The states that no way leads on from: who waits for another byte there waits for nothing.
+#[derive(Debug)]
+struct Last(Box<[bool]>);
+
+impl Last {
+    fn new(states: &States<'_>) -> Self {
+        let mut last = states.slots(false);
+        for state in &states.all {
+            let is_over =
+                |state| states.dfa.is_dead_state(state) || states.dfa.is_quit_state(state);
+            last[slot(states.dfa, *state)] = states.after(*state).all(is_over);
+        }
+        Self(last.into())
+    }
+}
+
+/// Of each state the last pattern that counts and that a way leads to.
+#[derive(Debug)]
+struct Open(Box<[Option<NonZero<u16>>]>);
+
+impl Open {
+    fn new(states: &States<'_>, counts: &[bool]) -> Self {
+        if !counts.contains(&true) {
+            return Self(Box::default());
+        }
+        let dfa = states.dfa;
+        let matched = |state: StateID| {
+            let count = if dfa.is_match_state(state) { dfa.match_len(state) } else { 0 };
+            let patterns = (0..count).map(|index| dfa.match_pattern(state, index).as_usize());
+            patterns.filter(|pattern| counts[*pattern]).max()
+        };
+        let mut open = states.slots(None);
+        // What a way leads to is known last state first, but for the loops.
+        let mut is_done = false;
+        while !is_done {
+            is_done = true;
+            for state in states.all.iter().rev() {
+                let own = matched(*state).and_then(|pattern| u16::try_from(pattern + 1).ok());
+                let ahead = states.after(*state).map(|state| open[slot(dfa, state)]);
+                let pattern = ahead.max().flatten().max(own.and_then(NonZero::new));
+                let known = &mut open[slot(dfa, *state)];
+                is_done &= *known == pattern;
+                *known = pattern;
+            }
+        }
+        Self(open.into())
+    }
+
+    fn get(&self, dfa: &Dfa, state: StateID) -> Option<usize> {
+        let number = self.0.get(slot(dfa, state)).copied().flatten()?;
+        Some(usize::from(number.get() - 1))
     }
 }
 

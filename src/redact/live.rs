@@ -25,25 +25,19 @@ impl LiveRedactor {
         self.0.store(Some(redactor));
     }
 
+    /// The redactor of now, for several texts of one moment.
+    #[must_use]
+    pub fn now(&self) -> Option<Arc<Redactor>> {
+        self.0.load_full()
+    }
+
     /// `text` without its secrets; at [`Depth::Complete`] also without those that it holds
     /// percent-encoded, in base64 or in JSON. Takes no lock, and logs nothing.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str, depth: Depth) -> Cow<'a, str> {
-        let Some(redactor) = &*self.0.load() else { return Cow::Borrowed(text) };
-        if depth == Depth::Formats {
-            return redactor.redact_text(text, depth, &mut Counts::new());
-        }
-        let found = search(redactor, text.as_bytes(), depth);
-        if found.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        Cow::Owned(String::from_utf8_lossy(&replace(text.as_bytes(), &found)).into_owned())
-    }
-
-    /// As [`LiveRedactor::redact`], in place.
-    pub fn redact_in_place(&self, text: &mut String, depth: Depth) {
-        if let Some(redacted) = self.changed(text, depth) {
-            *text = redacted;
+        match &*self.0.load() {
+            Some(redactor) => redactor.redact_all(text, depth),
+            None => Cow::Borrowed(text),
         }
     }
 
@@ -60,5 +54,33 @@ impl LiveRedactor {
             Cow::Owned(redacted) => Some(redacted),
             Cow::Borrowed(_) => None,
         }
+    }
+}
+
+impl Redactor {
+    /// As [`LiveRedactor::redact`].
+    #[must_use]
+    pub fn redact_all<'a>(&self, text: &'a str, depth: Depth) -> Cow<'a, str> {
+        if depth == Depth::Formats {
+            return self.redact_text(text, depth, &mut Counts::new());
+        }
+        let found = search(self, text.as_bytes(), depth);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        Cow::Owned(String::from_utf8_lossy(&replace(text.as_bytes(), &found)).into_owned())
+    }
+
+    /// As [`Redactor::redact_all`], in place.
+    pub fn redact_in_place(&self, text: &mut String, depth: Depth) {
+        if let Cow::Owned(redacted) = self.redact_all(text, depth) {
+            *text = redacted;
+        }
+    }
+
+    /// Has `text` a secret in it?
+    #[must_use]
+    pub fn finds(&self, text: &str, depth: Depth) -> bool {
+        matches!(self.redact_all(text, depth), Cow::Owned(_))
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`rule`] | the formats of secrets, as data |
+//! | `fragment` | what several of them have in common |
 //! | [`engine`] | the rules, compiled |
 //! | `family` | rules that can match at the same place |
 //! | `prefix` | where a secret may begin |
@@ -33,6 +34,7 @@ mod context;
 pub mod engine;
 mod family;
 mod filter;
+mod fragment;
 mod info;
 mod json;
 mod key_file;
@@ -62,7 +64,7 @@ pub use live::LiveRedactor;
 pub use placeholder::{KeyError, PlaceholderKey};
 pub use request::RedactError;
 pub use rule::{ContextRule, Need, Rule, RuleError, RuleSet};
-pub use setup::SetupErrors;
+pub use setup::{SetupErrors, rule_faults};
 pub use tally::{Direction, Tally};
 pub use window::{Fed, Window};
 

@@ -2,6 +2,7 @@
 
 use super::{
     engine::{Depth, Engine, Hit},
+    prefix::Prefixes,
     scan::Scan,
 };
 
@@ -21,13 +22,13 @@ impl Engine {
         if name.len() > MAX_NAME_BYTES || value.len() > MAX_VALUE_BYTES {
             return Vec::new();
         }
+        if !self.may_name_secrets(name) {
+            return Vec::new();
+        }
         let mut text = Vec::with_capacity(name.len() + value.len() + BETWEEN.len() + 2);
         text.push(b'"');
         text.extend_from_slice(name);
         text.extend_from_slice(BETWEEN);
-        if !self.may_name_secrets(name, &text) {
-            return Vec::new();
-        }
         let start = text.len();
         // The value ends where it ends, whatever is in it.
         text.extend(
@@ -44,12 +45,25 @@ impl Engine {
     }
 
     /// Is it a name of tier 2, or how a format may begin?
-    fn may_name_secrets(&self, name: &[u8], opening: &[u8]) -> bool {
-        if self.contexts.is_name(name) {
-            return true;
-        }
+    fn may_name_secrets(&self, name: &[u8]) -> bool {
+        self.contexts.is_name(name) || self.has_prefix(name) && self.is_opening(name)
+    }
+
+    /// Does a prefix end in `"name": "`? In few names one does, and this is asked of all of them.
+    fn has_prefix(&self, name: &[u8]) -> bool {
+        let mut state = Prefixes::START;
+        [b"\"", name, BETWEEN].iter().any(|part| {
+            let reached = self.prefixes.first_ending(state, part, 0);
+            (state, _) = reached.unwrap_or_else(|at_end| at_end);
+            reached.is_ok()
+        })
+    }
+
+    /// May what has begun in `"name": "` go on after it?
+    fn is_opening(&self, name: &[u8]) -> bool {
+        let opening = [b"\"", name, BETWEEN].concat();
         let mut scan = Scan::default();
-        while scan.next(self, opening, false).is_some() {}
+        while scan.next(self, &opening, false).is_some() {}
         !scan.is_idle()
     }
 }

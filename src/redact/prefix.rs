@@ -12,7 +12,7 @@ use super::{filter::Filter, rule::RuleError};
 pub(super) type State = u16;
 
 /// In place of a state: the byte may begin a character that is not seen, see [`transparent`].
-pub(super) const UNSURE: State = State::MAX;
+const UNSURE: State = State::MAX;
 
 /// More such characters in a row hide nothing any more: what is held back has an end.
 const MAX_TRANSPARENT_RUN: usize = 8;
@@ -72,8 +72,33 @@ impl Prefixes {
     /// Before a text, and after a secret.
     pub const START: State = 0;
 
+    /// Goes on in `text` from `at`, where it is in `state`, until a prefix has ended: the state then,
+    /// and where that is. If none does, the same of the text's end.
     #[inline]
-    pub fn next(&self, state: State, byte: u8) -> State {
+    pub fn first_ending(
+        &self,
+        mut state: State,
+        text: &[u8],
+        mut at: usize,
+    ) -> Result<(State, usize), (State, usize)> {
+        while let Some(byte) = text.get(at) {
+            let next = self.next(state, *byte);
+            if Self::is_base(next) {
+                (state, at) = self.skip(next, text, at + 1);
+            } else if !self.is_special(next) {
+                (state, at) = (next, at + 1);
+            } else if next == UNSURE {
+                let (next, length) = self.resolve(state, text, at);
+                (state, at) = (next, at + length);
+            } else {
+                return Ok((next, at + 1));
+            }
+        }
+        Err((state, at))
+    }
+
+    #[inline]
+    fn next(&self, state: State, byte: u8) -> State {
         self.by_class(state, self.classes[usize::from(byte)])
     }
 
@@ -83,14 +108,14 @@ impl Prefixes {
     }
 
     #[inline]
-    pub const fn is_special(&self, state: State) -> bool {
+    const fn is_special(&self, state: State) -> bool {
         state >= self.special
     }
 
     /// Skips what can't begin a prefix, if none is live in `state` after the byte before `at`. Says
     /// which state is reached where.
     #[inline]
-    pub fn skip(&self, state: State, text: &[u8], at: usize) -> (State, usize) {
+    fn skip(&self, state: State, text: &[u8], at: usize) -> (State, usize) {
         let to = self.filter.next(text, at);
         // The last two bytes say all of the state, if both were skipped.
         match text.get(at..to) {
@@ -101,13 +126,13 @@ impl Prefixes {
 
     /// Is no prefix live?
     #[inline]
-    pub const fn is_base(state: State) -> bool {
+    const fn is_base(state: State) -> bool {
         (state as usize) < BASES
     }
 
     /// After [`UNSURE`]: the state after the character at `at`, and the character's length, or that
     /// of its first byte. What is not seen changes nothing.
-    pub fn resolve(&self, state: State, text: &[u8], at: usize) -> (State, usize) {
+    fn resolve(&self, state: State, text: &[u8], at: usize) -> (State, usize) {
         let Some(length) = transparent(text, at) else {
             return (self.by_class(state, OTHER_CLASS), 1);
         };

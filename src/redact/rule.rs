@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use serde::Deserialize;
 
+use super::fragment::{Fragments, expand};
+
 /// Own rules are compiled while a request may wait for a reload, and share one automaton.
 pub const MAX_OWN_RULES: usize = 64;
 /// Longer than any format that is known; what is longer is most likely no format.
@@ -30,7 +32,8 @@ pub struct Rule {
     /// Each match begins with one of these: 2 to 40 bytes of visible ASCII or blanks.
     pub prefixes: Vec<String>,
     /// A regular expression of bytes and ASCII classes, anchored where the prefix begins. If it
-    /// has a group `(?<secret>…)`, only that is the secret.
+    /// has a group `(?<secret>…)`, only that is the secret. In a file `{{name}}` stands for a
+    /// fragment.
     pub pattern: String,
     /// The longest secret in bytes. None: there is none.
     #[serde(default)]
@@ -101,6 +104,9 @@ pub struct ContextRule {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSet {
+    /// Only until the patterns are written out.
+    #[serde(default)]
+    fragments: Fragments,
     #[serde(default)]
     pub(super) stop_words: Vec<String>,
     #[serde(default)]
@@ -164,7 +170,11 @@ impl RuleSet {
     /// # Errors
     /// What can't be read, or the rule at fault, and why.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
-        let set: Self = toml::from_str(text)?;
+        let mut set: Self = toml::from_str(text)?;
+        let fragments = std::mem::take(&mut set.fragments);
+        for rule in &mut set.rules {
+            rule.pattern = expand(&rule.name, &rule.pattern, &fragments)?;
+        }
         set.check()?;
         Ok(set)
     }

@@ -7,7 +7,7 @@ use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use super::{
     candidate::{Candidate, Found, Run, is_continuation},
     engine::{Engine, RuleId},
-    prefix::{self, Prefixes, State, UNSURE},
+    prefix::{self, Prefixes, State},
     trail::Trail,
 };
 
@@ -65,6 +65,27 @@ pub(super) struct Scan {
 }
 
 impl Scan {
+    /// Of a whole text: at the first prefix that ends in it. Most texts have none, and then there is
+    /// nothing to find.
+    pub fn at_first_prefix(prefixes: &Prefixes, text: &[u8]) -> Option<Self> {
+        let (state, at) = prefixes.first_ending(Prefixes::START, text, 0).ok()?;
+        Some(Self { state, at, steps: at, ..Self::default() })
+    }
+
+    /// In `state`, before a text of which no byte was shown.
+    pub fn at(state: State) -> Self {
+        Self { state, tried: usize::MAX, ..Self::default() }
+    }
+
+    /// The state, if that is all: what was shown is settled, and nothing of it matters any more.
+    pub fn resting(&self) -> Option<State> {
+        let rests = self.is_idle()
+            && (self.at, self.refused.0) == (0, 0)
+            && self.failed.is_none()
+            && self.found.is_none();
+        rests.then_some(self.state)
+    }
+
     /// Is nothing held, and nothing begun?
     pub const fn is_idle(&self) -> bool {
         self.candidate.is_none() && self.swallowing.is_none()
@@ -168,25 +189,13 @@ impl Scan {
 
     /// Goes on to the next state that ends a prefix. False: the text is at its end.
     fn step(&mut self, prefixes: &Prefixes, text: &[u8]) -> bool {
-        let (mut state, mut at) = (self.state, self.at);
-        while let Some(byte) = text.get(at) {
-            let next = prefixes.next(state, *byte);
-            if Prefixes::is_base(next) {
-                (state, at) = prefixes.skip(next, text, at + 1);
-            } else if !prefixes.is_special(next) {
-                (state, at) = (next, at + 1);
-            } else if next == UNSURE {
-                let (next, length) = prefixes.resolve(state, text, at);
-                (state, at) = (next, at + length);
-            } else {
-                self.steps += at + 1 - self.at;
-                (self.state, self.at, self.tried) = (next, at + 1, 0);
-                return true;
-            }
-        }
+        let (ended, (state, at), tried) = match prefixes.first_ending(self.state, text, self.at) {
+            Ok(reached) => (true, reached, 0),
+            Err(reached) => (false, reached, usize::MAX),
+        };
         self.steps += at - self.at;
-        (self.state, self.at, self.tried) = (state, at, usize::MAX);
-        false
+        (self.state, self.at, self.tried) = (state, at, tried);
+        ended
     }
 
     /// Runs the candidate until it is decided.
@@ -257,6 +266,9 @@ impl Scan {
             if !family.is_over(next) {
                 let ended = family.dfa.is_match_state(next) && !is_continuation(*byte);
                 (state, pending) = (next, ended.then_some(self.at));
+                if ended && family.is_last(next) {
+                    return Some(self.resume(pending));
+                }
             } else if pending.is_some() || !is_continuation(*byte) {
                 return Some(self.resume(pending));
             }

@@ -7,12 +7,25 @@ use secrecy::ExposeSecret as _;
 use super::{
     Engine, Need, PlaceholderKey, RedactorError, Rule, RuleError, RuleSet,
     allow::{AllowList, Allowed},
+    rule::MAX_OWN_RULES,
 };
 use crate::config::{OwnRuleConfig, RedactionConfig, RuleNeed, did_you_mean};
 
 /// What is wrong with own rules or the allow-list: everything at once, and no secret.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SetupErrors(Vec<String>);
+
+const RULES: &str = "redaction.rules";
+const ALLOW: &str = "redaction.allow";
+
+/// The key of what is wrong, and why.
+type Fault = (String, String);
+
+impl SetupErrors {
+    fn new(faults: impl IntoIterator<Item = Fault>) -> Self {
+        Self(faults.into_iter().map(|(key, message)| format!("{key}: {message}")).collect())
+    }
+}
 
 /// A line each, with its key before it.
 impl fmt::Display for SetupErrors {
@@ -36,24 +49,32 @@ pub(super) fn engine(
     }
     let own: Vec<Rule> = config.rules.iter().map(rule).collect();
     let built_in = RuleSet::built_in()?;
-    let mut faults = rule_faults(&built_in, &own);
-    let set = match RuleSet::with_own(own) {
-        Ok(set) => set,
-        Err(error) => {
-            // What no rule has by itself, such as that they are too many.
-            if faults.is_empty() {
-                faults.push(format!("redaction.rules: {error}"));
-            }
-            built_in
-        }
-    };
-    faults.extend(allow_faults(config, &set));
+    let faults = faults(config, &own, &built_in);
     if !faults.is_empty() {
-        return Err(SetupErrors(faults).into());
+        return Err(SetupErrors::new(faults).into());
     }
-    let engine = Engine::compile(&set)
-        .map_err(|error| SetupErrors(vec![format!("redaction.rules: {error}")]))?;
+    let engine = RuleSet::with_own(own).and_then(|set| Engine::compile(&set));
+    let engine =
+        engine.map_err(|error| SetupErrors::new([(RULES.to_owned(), error.to_string())]))?;
     Ok(Arc::new(engine.allowing(allow_list(config, key))))
+}
+
+/// What is wrong with own rules and with the allow-list, each by itself: keys, and why. That all
+/// rules together are too large only the engine knows.
+#[must_use]
+pub fn rule_faults(config: &RedactionConfig) -> Vec<Fault> {
+    let own: Vec<Rule> = config.rules.iter().map(rule).collect();
+    // Of the built-in rules a test says that they can be read.
+    RuleSet::built_in().map_or_else(|_| Vec::new(), |built_in| faults(config, &own, &built_in))
+}
+
+fn faults(config: &RedactionConfig, own: &[Rule], built_in: &RuleSet) -> Vec<Fault> {
+    let mut faults = own_faults(built_in, own);
+    if own.len() > MAX_OWN_RULES {
+        faults.push((RULES.to_owned(), RuleError::TooMany(own.len()).to_string()));
+    }
+    faults.extend(allow_faults(config, built_in, own));
+    faults
 }
 
 fn rule(own: &OwnRuleConfig) -> Rule {
@@ -77,10 +98,9 @@ fn rule(own: &OwnRuleConfig) -> Rule {
     }
 }
 
-/// Each own rule's fault, with its place and name.
-fn rule_faults(built_in: &RuleSet, own: &[Rule]) -> Vec<String> {
+fn own_faults(built_in: &RuleSet, own: &[Rule]) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for (index, rule) in own.iter().enumerate() {
+    for (index, rule) in own.iter().take(MAX_OWN_RULES).enumerate() {
         let taken = |other: &Rule| other.name == rule.name;
         let fault = if built_in.names().any(|name| *name == rule.name) {
             Err(RuleError::of(&rule.name, "a built-in rule has this name"))
@@ -90,7 +110,7 @@ fn rule_faults(built_in: &RuleSet, own: &[Rule]) -> Vec<String> {
             Engine::check_own(rule)
         };
         if let Err(error) = fault {
-            faults.push(format!("redaction.rules[{index}]: {}", in_one_line(&error)));
+            faults.push((format!("{RULES}[{index}]"), in_one_line(&error)));
         }
     }
     faults
@@ -105,13 +125,14 @@ fn in_one_line(error: &RuleError) -> String {
     }
 }
 
-fn allow_faults(config: &RedactionConfig, set: &RuleSet) -> Vec<String> {
-    let names: Vec<&str> = set.names().map(|name| &**name).collect();
+fn allow_faults(config: &RedactionConfig, built_in: &RuleSet, own: &[Rule]) -> Vec<Fault> {
+    let own = own.iter().map(|rule| &*rule.name);
+    let names: Vec<&str> = built_in.names().map(|name| &**name).chain(own).collect();
     let unknown = |rule: &&String| !names.contains(&rule.as_str());
     let fault = |rule: &String| {
         let hint = did_you_mean(rule, &names);
         let hint = hint.unwrap_or_else(|| "`tollgate redact --rules` lists them".to_owned());
-        format!("redaction.allow: there is no rule {rule:?}; {hint}")
+        (ALLOW.to_owned(), format!("there is no rule {rule:?}; {hint}"))
     };
     config.allow.keys().filter(unknown).map(fault).collect()
 }

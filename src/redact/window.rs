@@ -2,6 +2,7 @@
 
 use super::{
     Counts, Redactor,
+    prefix::State,
     scan::{Event, Scan},
 };
 
@@ -11,6 +12,15 @@ use super::{
 /// [`Depth::Formats`](super::Depth::Formats), however it is cut.
 #[derive(Debug, Default)]
 pub struct Window {
+    /// Where the automaton is while it is all that there is to know: nearly always, and streams are
+    /// open for long.
+    resting: State,
+    active: Option<Box<Active>>,
+}
+
+/// A window at work.
+#[derive(Debug)]
+struct Active {
     scan: Scan,
     /// The end of the text so far that is not out yet: where a secret may have begun.
     held: String,
@@ -29,6 +39,55 @@ impl Window {
     /// The next piece of the text. What may go out is written behind what `out` has, unless it is
     /// just `text`.
     pub fn feed(
+        &mut self,
+        redactor: &Redactor,
+        text: &str,
+        out: &mut String,
+        counts: &mut Counts,
+    ) -> Fed {
+        if let Some(active) = &mut self.active {
+            let fed = active.feed(redactor, text, out, counts);
+            if let Some(state) = active.resting() {
+                *self = Self { resting: state, active: None };
+            }
+            return fed;
+        }
+        let mut active = Active::at(self.resting);
+        let fed = active.feed(redactor, text, out, counts);
+        match active.resting() {
+            Some(state) => self.resting = state,
+            None => self.active = Some(Box::new(active)),
+        }
+        fed
+    }
+
+    /// The text is at its end: what is held goes out. A new text may follow.
+    pub fn finish(&mut self, redactor: &Redactor, out: &mut String, counts: &mut Counts) {
+        if let Some(mut active) = std::mem::take(self).active {
+            let held = std::mem::take(&mut active.held);
+            let settled = active.run(redactor, &held, true, out, counts);
+            out.push_str(&held[settled..]);
+        }
+    }
+
+    /// Is nothing held?
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.active.as_ref().is_none_or(|active| active.held.is_empty() && active.scan.is_idle())
+    }
+}
+
+impl Active {
+    fn at(state: State) -> Self {
+        Self { scan: Scan::at(state), held: String::new() }
+    }
+
+    /// The state if nothing else need be kept.
+    fn resting(&self) -> Option<State> {
+        self.scan.resting().filter(|_| self.held.is_empty())
+    }
+
+    fn feed(
         &mut self,
         redactor: &Redactor,
         text: &str,
@@ -63,20 +122,6 @@ impl Window {
         let settled = self.write(redactor, text, (event, false), out, counts);
         text[settled..].clone_into(&mut self.held);
         Fed::Changed
-    }
-
-    /// The text is at its end: what is held goes out. A new text may follow.
-    pub fn finish(&mut self, redactor: &Redactor, out: &mut String, counts: &mut Counts) {
-        let held = std::mem::take(&mut self.held);
-        let settled = self.run(redactor, &held, true, out, counts);
-        out.push_str(&held[settled..]);
-        *self = Self::default();
-    }
-
-    /// Is nothing held?
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.scan.is_idle()
     }
 
     fn run(

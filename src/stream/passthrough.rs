@@ -4,12 +4,10 @@
 //! did not ask for (we did) is taken out; fields beside `data:` are taken out, as `OpenAI`'s
 //! clients trip over them; a choice that has no finish reason at the end is given one.
 
-use std::collections::BTreeMap;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 
-use super::{Conclusion, Gone, Sender};
+use super::{Conclusion, Gone, Sender, by_choice::ByChoice};
 use crate::provider::{ChunkView, Text, sse::Event};
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -23,7 +21,7 @@ pub struct PassthroughWriter {
     include_usage: bool,
     /// Written by the next flush. A single piece is sent as it is, without a copy.
     pieces: Vec<Bytes>,
-    choices: BTreeMap<u64, SeenChoice>,
+    choices: ByChoice<SeenChoice>,
     /// `id`, `created` and `model` of the first chunk, for a chunk of our own.
     head: Option<(String, i64, String)>,
     /// The provider sent an error of its own: nothing may follow.
@@ -44,7 +42,7 @@ impl PassthroughWriter {
             sender,
             include_usage,
             pieces: Vec::new(),
-            choices: BTreeMap::new(),
+            choices: ByChoice::default(),
             head: None,
             failed: false,
         }
@@ -72,8 +70,7 @@ impl PassthroughWriter {
             self.head = Some((text(&head.id), head.created.unwrap_or(0), text(&head.model)));
         }
         for choice in view.choices() {
-            if self.choices.len() < MAX_CHOICES || self.choices.contains_key(&choice.index) {
-                let seen = self.choices.entry(choice.index).or_default();
+            if let Some(seen) = self.choices.get_or_default(choice.index, MAX_CHOICES) {
                 seen.has_ended |= choice.finish_reason.is_some();
                 seen.calls_tools |=
                     choice.delta.as_ref().is_some_and(|delta| delta.tool_calls.is_some());
@@ -110,7 +107,7 @@ impl PassthroughWriter {
     fn finish_chunks(&self) -> Vec<Bytes> {
         let Some((id, created, model)) = &self.head else { return Vec::new() };
         let unfinished = self.choices.iter().filter(|(_, choice)| !choice.has_ended);
-        let chunk = |(index, choice): (&u64, &SeenChoice)| {
+        let chunk = |(index, choice): (u64, &SeenChoice)| {
             let finish_reason = if choice.calls_tools { "tool_calls" } else { "stop" };
             let chunk = json!({
                 "id": id, "object": "chat.completion.chunk", "created": created, "model": model,

@@ -116,17 +116,23 @@ pub fn server_span(start: &ServerStart<'_>) -> CallSpan {
 }
 
 /// Starts the client span of a model call: `chat {model}`.
+///
+/// It is for OTLP alone, and there is none where spans are not exported: the call's lines are
+/// written in its server's span.
 #[must_use]
 pub fn model_span(start: &ModelStart<'_>) -> CallSpan {
-    let span = tracing::info_span!(
-        target: TARGET,
-        parent: None,
-        "model",
-        otel.kind = "client",
-        otel.name = %format_args!("{} {}", genai::OPERATION_CHAT, start.model),
-        trace_id = Empty,
-        request_id = start.request_id.as_str(),
-    );
+    let span = || {
+        tracing::info_span!(
+            target: TARGET,
+            parent: None,
+            "model",
+            otel.kind = "client",
+            otel.name = %format_args!("{} {}", genai::OPERATION_CHAT, start.model),
+            trace_id = Empty,
+            request_id = start.request_id.as_str(),
+        )
+    };
+    let span = if exports() { span() } else { Span::none() };
     let call = CallSpan::begin(span, Some(&start.parent));
     call.set(|| {
         let mut attributes = vec![

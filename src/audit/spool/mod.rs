@@ -15,6 +15,7 @@ mod reader;
 mod recovery;
 mod segment;
 mod state;
+mod waiting;
 mod writer;
 
 use std::{io, path::PathBuf, sync::Arc};
@@ -23,6 +24,7 @@ pub use disk::{DirectoryDisk, Disk};
 pub use reader::{BATCH_RECORDS, ReadError, SpoolReader};
 pub use segment::{Frame, FrameError, Header, Scan, read_frame, scan};
 pub use state::SpoolState;
+pub use waiting::Waiting;
 pub use writer::{Room, SpoolWriter};
 
 use crate::config::{AuditConfig, Durability};

@@ -185,8 +185,9 @@ impl SpoolReader {
             }
             (self.offset, self.header) = (0, None);
             let mut progress = self.state.progress();
-            progress.segments.pop_front();
-            self.state.set_bytes(&progress);
+            if let Some(segment) = progress.segments.pop_front() {
+                self.state.take_bytes(segment.bytes);
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Recovered {
     pub(super) segments: Vec<Segment>,
     /// The chain's end, its epoch already that of this start.
     pub(super) last: Link,
+    /// The chain's end as it was written.
+    pub(super) head: Link,
 }
 
 pub(super) fn recover(disk: &dyn Disk) -> Result<Recovered, SpoolError> {
@@ -53,8 +55,8 @@ pub(super) fn recover(disk: &dyn Disk) -> Result<Recovered, SpoolError> {
         }
         segments.push(segment);
     }
-    let last = last.unwrap_or_else(|| Link::origin(Uuid::now_v7()));
-    Ok(Recovered { segments, last: Link { epoch: epoch.saturating_add(1), ..last } })
+    let head = last.unwrap_or_else(|| Link::origin(Uuid::now_v7()));
+    Ok(Recovered { segments, last: Link { epoch: epoch.saturating_add(1), ..head }, head })
 }
 
 fn failed(file: &str, source: io::Error) -> SpoolError {

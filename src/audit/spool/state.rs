@@ -38,6 +38,8 @@ pub(super) struct Progress {
     /// The number of the last record that is written, and of the last that is synced.
     pub(super) committed: u64,
     pub(super) synced: u64,
+    /// The link of the last that is synced.
+    pub(super) head: Link,
     /// Up to where the last segment is synced.
     pub(super) synced_bytes: u64,
     /// Records written and not yet acknowledged.
@@ -70,6 +72,7 @@ impl SpoolState {
             is_active: false,
             committed: recovered.last.seq,
             synced: recovered.last.seq,
+            head: recovered.head,
             synced_bytes: 0,
             unshipped: segments.iter().map(Segment::records).sum(),
             segments,
@@ -82,9 +85,13 @@ impl SpoolState {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_bytes(&self, progress: &Progress) {
-        let bytes = progress.segments.iter().map(|segment| segment.bytes).sum();
-        self.bytes.store(bytes, Ordering::Relaxed);
+    /// Of segments that have grown, and of one that is removed.
+    pub(super) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_bytes(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// What waits on the disk, what is kept aside not counted.
@@ -122,6 +129,12 @@ impl SpoolState {
         self.progress().synced
     }
 
+    /// The last record that survives a loss of power; `None` before the first.
+    #[must_use]
+    pub fn head(&self) -> Option<Link> {
+        Some(self.progress().head).filter(|head| head.seq > 0)
+    }
+
     /// The number of the last record that was acknowledged, with all before it.
     #[must_use]
     pub fn shipped(&self) -> u64 {
@@ -135,6 +148,13 @@ impl SpoolState {
     pub fn has_shippable(&self) -> bool {
         let progress = self.progress();
         progress.unshipped > progress.committed - progress.synced
+    }
+
+    /// Is there anything to sync?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        let progress = self.progress();
+        progress.synced < progress.committed
     }
 
     /// Syncs what is written. Blocks, and nobody who writes waits for it. True if there is more to
@@ -157,7 +177,7 @@ impl SpoolState {
             return Ok(true);
         }
         synced?;
-        progress.synced = committed;
+        (progress.synced, progress.head) = (committed, segment.last);
         progress.synced_bytes = segment.bytes;
         Ok(true)
     }

@@ -143,8 +143,10 @@ impl SpoolWriter {
         if progress.is_active
             && let Some(segment) = progress.segments.back_mut()
         {
+            self.state.add_bytes(bytes - segment.bytes);
             (segment.last, segment.bytes) = (last, bytes);
         } else {
+            self.state.add_bytes(bytes);
             progress.segments.push_back(Segment { first, last, bytes });
             progress.is_active = true;
             progress.synced_bytes = 0;
@@ -153,8 +155,8 @@ impl SpoolWriter {
         progress.unshipped += last.seq + 1 - first;
         if self.settings.is_strict {
             (progress.synced, progress.synced_bytes) = (last.seq, bytes);
+            progress.head = last;
         }
-        self.state.set_bytes(&progress);
         Ok(())
     }
 
@@ -186,6 +188,7 @@ impl SpoolWriter {
         let mut progress = self.state.progress();
         progress.is_active = false;
         progress.synced = progress.committed;
+        progress.head = self.committed;
         Ok(())
     }
 

@@ -33,14 +33,51 @@ pub struct AuditConfig {
     /// The directory that they go to.
     pub archive: Option<PathBuf>,
     pub content: AuditContent,
+    /// Where signed checkpoints go; `checkpoints.jsonl` beside `path` where it is not set.
+    pub checkpoints: Option<CheckpointTarget>,
+    /// The PEM file of the key that signs them; made at the first start. `checkpoint.pem` beside
+    /// `path` where it is not set.
+    pub checkpoint_key: Option<PathBuf>,
+    /// A checkpoint is made after so many rows at the latest.
+    pub checkpoint_rows: u64,
 }
 
 impl AuditConfig {
     /// The spool's directory.
     #[must_use]
     pub fn spool(&self) -> PathBuf {
-        let beside = || self.path.parent().unwrap_or(Path::new("")).join("spool");
-        self.spool.clone().unwrap_or_else(beside)
+        self.spool.clone().unwrap_or_else(|| self.beside("spool"))
+    }
+
+    #[must_use]
+    pub fn checkpoints(&self) -> CheckpointTarget {
+        let beside = || CheckpointTarget::File(self.beside("checkpoints.jsonl"));
+        self.checkpoints.clone().unwrap_or_else(beside)
+    }
+
+    #[must_use]
+    pub fn checkpoint_key(&self) -> PathBuf {
+        self.checkpoint_key.clone().unwrap_or_else(|| self.beside("checkpoint.pem"))
+    }
+
+    /// A file in the directory that `path` is in.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(name)
+    }
+}
+
+/// Where checkpoints go: `"stdout"`, or a file's path.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "PathBuf")]
+pub enum CheckpointTarget {
+    File(PathBuf),
+    Stdout,
+}
+
+impl From<PathBuf> for CheckpointTarget {
+    fn from(path: PathBuf) -> Self {
+        if path == Path::new("stdout") { Self::Stdout } else { Self::File(path) }
     }
 }
 
@@ -60,6 +97,9 @@ impl PartialEq for AuditConfig {
             retention_days,
             archive,
             content,
+            checkpoints,
+            checkpoint_key,
+            checkpoint_rows,
         } = self;
         *store == other.store
             && *path == other.path
@@ -69,6 +109,9 @@ impl PartialEq for AuditConfig {
             && *retention_days == other.retention_days
             && *archive == other.archive
             && *content == other.content
+            && *checkpoints == other.checkpoints
+            && *checkpoint_key == other.checkpoint_key
+            && *checkpoint_rows == other.checkpoint_rows
             && *connect_timeout_ms == other.connect_timeout_ms
             && *statement_timeout_ms == other.statement_timeout_ms
             && secret::same(url.as_ref(), other.url.as_ref())
@@ -91,6 +134,9 @@ impl Default for AuditConfig {
             retention_days: None,
             archive: None,
             content: AuditContent::None,
+            checkpoints: None,
+            checkpoint_key: None,
+            checkpoint_rows: 10_000,
         }
     }
 }

@@ -13,7 +13,7 @@ mod server;
 mod stream;
 mod telemetry;
 
-pub use audit::{AuditConfig, AuditContent, AuditStore, Durability};
+pub use audit::{AuditConfig, AuditContent, AuditStore, CheckpointTarget, Durability};
 pub use auth::{
     AuthConfig, CapabilitiesConfig, ClaimDefaults, ClaimsConfig, DenyConfig, IssuerConfig,
 };

@@ -6,11 +6,15 @@ use secrecy::{ExposeSecret, SecretString};
 use tracing_subscriber::EnvFilter;
 
 use super::{bounds, url, wide};
-use crate::config::{AuditConfig, AuditStore, StreamConfig, TelemetryConfig, findings::Findings};
+use crate::config::{
+    AuditConfig, AuditStore, CheckpointTarget, StreamConfig, TelemetryConfig, findings::Findings,
+};
 
 /// Room for two of the spool's files: one that is written to, and one that is shipped.
 const MIN_SPOOL_BYTES: u64 = 16 << 20;
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
+/// Beyond this no checkpoint would ever be made for the rows' sake.
+const MAX_CHECKPOINT_ROWS: u64 = 1_000_000_000;
 const MAX_RETENTION_DAYS: u64 = 36_500;
 /// Nothing that is waited for longer than 10 minutes comes.
 const MAX_TIMEOUT_MS: u64 = 600_000;
@@ -23,9 +27,19 @@ pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
     found.require(is_file, "audit.path", "is no path of a file; write data/tollgate.db");
     let is_directory = audit.spool.as_ref().is_none_or(|spool| is_place_of_directory(spool));
     found.require(is_directory, "audit.spool", "is no path of a directory; write data/spool");
+    if let CheckpointTarget::File(path) = audit.checkpoints() {
+        let is_file = path.file_name().is_some() && !path.is_dir();
+        let remedy = "is no path of a file; write data/checkpoints.jsonl, or stdout";
+        found.require(is_file, "audit.checkpoints", remedy);
+    }
+    let key = audit.checkpoint_key();
+    let is_file = key.file_name().is_some() && !key.is_dir();
+    let remedy = "is no path of a file; write data/checkpoint.pem";
+    found.require(is_file, "audit.checkpoint_key", remedy);
     let limits = MIN_SPOOL_BYTES..=MAX_SPOOL_BYTES;
     let numbers = [
         ("spool_limit_bytes", audit.spool_limit_bytes, limits),
+        ("checkpoint_rows", audit.checkpoint_rows, 1..=MAX_CHECKPOINT_ROWS),
         ("connect_timeout_ms", audit.connect_timeout_ms, 100..=MAX_TIMEOUT_MS),
         ("statement_timeout_ms", audit.statement_timeout_ms, 100..=MAX_TIMEOUT_MS),
     ];

@@ -89,8 +89,9 @@ capabilities, how much on its tier; `GET /v1/models` lists what yours may.
 
 **Ids.** Every answer has an `x-request-id`: yours, if you send one of 1 to 128 characters of \
 `A-Z a-z 0-9 . _ : -`, else ours. A `traceparent` (W3C Trace Context) is taken up and goes on to \
-the model's provider. An `x-run-id` of 1 to 128 visible ASCII characters says which run of an \
-agent a call belongs to, and stands in its audit rows; any other is a 400.
+the model's provider, and so does a `tracestate` beside it. An `x-run-id` of 1 to 128 visible \
+ASCII characters says which run of an agent a call belongs to, and stands in its audit rows; any \
+other is a 400.
 
 **Errors** have OpenAI's shape and one of the codes below, which never change. \
 `x-tollgate-source` says who refused: the `gateway`, or the model's provider (`upstream`), whose \

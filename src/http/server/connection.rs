@@ -67,6 +67,9 @@ impl Conversations {
         let mut http1 = http1::Builder::new();
         // Times are `watch`'s: hyper's own timer counts an idle connection as a slow head.
         http1.header_read_timeout(None).max_buf_size(BUFFER_LIMIT_BYTES);
+        // What is written is small, and one piece already: putting its chunk's head and end around it
+        // costs less than a queue of three, and that queue takes room while a stream is idle.
+        http1.writev(false);
         let mut http2 = http2::Builder::new(Tracked(tasks.clone()));
         http2
             .timer(TokioTimer::new())
@@ -82,7 +85,7 @@ impl Conversations {
 
     /// Serves a connection to its end. What is rare is boxed: a connection's task takes as much
     /// room as the largest of what it may become.
-    pub(super) async fn hold(&self, mut stream: TcpStream, peer: SocketAddr) {
+    pub(super) async fn hold(&self, stream: TcpStream, peer: SocketAddr) {
         // Without it a stream's small frames wait for the peer's acknowledgements: 44 ms each.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "the connection was gone before it began");
@@ -92,16 +95,34 @@ impl Conversations {
             return Box::pin(self.hold_tls(tls, stream, peer)).await;
         }
         let talk = Talk::new(&self.bounds, Scheme::HTTP, peer);
+        let Some((version, stream, first)) = Box::pin(self.greet(stream, peer)).await else {
+            return;
+        };
+        if version == HttpVersion::Http2 {
+            return Box::pin(self.speak_http2(stream, first, talk)).await;
+        }
+        // As `speak_http1` does; but its arguments would keep their room beside what becomes of them.
+        let io = TokioIo::new(WatchedIo::new(stream, first, Arc::clone(&talk.activity)));
+        let connection = pin!(self.http1.serve_connection(io, self.service(&talk)));
+        self.converse(connection, http1::Connection::graceful_shutdown, &talk).await;
+    }
+
+    /// What a client speaks, and what was read from it to know that.
+    async fn greet(
+        &self,
+        mut stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Option<(HttpVersion, TcpStream, Bytes)> {
         let told = tokio::select! {
-            () = self.stop.cancelled() => return,
+            () = self.stop.cancelled() => return None,
             told = tell_version(&mut stream, self.bounds.header_timeout) => told,
         };
         match told {
-            Ok((HttpVersion::Http1, first)) => self.speak_http1(stream, first, talk).await,
-            Ok((HttpVersion::Http2, first)) => {
-                Box::pin(self.speak_http2(stream, first, talk)).await;
+            Ok((version, first)) => Some((version, stream, first)),
+            Err(error) => {
+                tracing::debug!(%peer, %error, "no request came");
+                None
             }
-            Err(error) => tracing::debug!(%peer, %error, "no request came"),
         }
     }
 

@@ -278,6 +278,10 @@ impl Fields {
             return Err(TooMany);
         }
         let bracket = |step: &Step| if matches!(step, Step::Element(_)) { ']' } else { '}' };
+        // Most answers have one text, and their streams are open for long: no room for more yet.
+        if self.all.len() == self.all.capacity() {
+            self.all.reserve_exact(1.max(self.all.len() / 2));
+        }
         self.all.push(Field {
             choice,
             call,

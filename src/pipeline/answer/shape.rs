@@ -43,6 +43,8 @@ impl Shape {
         if chunk.len() - at.len() > MAX_BYTES {
             return;
         }
+        // Exactly so much, for as long as the stream is open.
+        self.bytes.reserve_exact(chunk.len() - at.len());
         self.bytes.extend_from_slice(&chunk[..at.start]);
         self.bytes.extend_from_slice(&chunk[at.end..]);
         (self.hole, self.field) = (at.start, field);

@@ -11,7 +11,8 @@ use super::{
     walk::{Step, is_member, walk},
 };
 use crate::{
-    pipeline::{Offload, Snapshot, stage::INLINE_BYTES},
+    offload::Offload,
+    pipeline::Snapshot,
     provider::Complete,
     redact::{Counts, Depth, Redactor},
 };
@@ -26,13 +27,9 @@ pub(in crate::pipeline) async fn redact(
     complete: Complete,
 ) -> Result<(Complete, Counts), AnswerError> {
     let Complete { status, headers, body } = complete;
-    let (body, counts) = if body.len() <= INLINE_BYTES {
-        redact_body(&snapshot.redactor, &body)?
-    } else {
-        let snapshot = Arc::clone(snapshot);
-        let redacted = offload.run(move || redact_body(&snapshot.redactor, &body)).await;
-        redacted.unwrap_or(Err(AnswerError::Failed))?
-    };
+    let (snapshot, bytes) = (Arc::clone(snapshot), body.len());
+    let redacted = offload.run_for(bytes, move || redact_body(&snapshot.redactor, &body)).await;
+    let (body, counts) = redacted.unwrap_or(Err(AnswerError::Failed))?;
     Ok((Complete { status, headers, body }, counts))
 }
 

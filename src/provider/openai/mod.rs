@@ -8,7 +8,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
 };
 use reqwest::{Client, Response, redirect};
@@ -17,7 +17,7 @@ use self::{events::HttpEvents, key::Key};
 use super::{
     Complete, EventStream, Opened, Phase, Provider, ProviderError, ProviderRequest, Reply,
 };
-use crate::config::ProviderConfig;
+use crate::{config::ProviderConfig, offload::Offload};
 
 /// A whole answer may be no larger.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
@@ -41,6 +41,8 @@ pub struct OpenAi {
     url: reqwest::Url,
     key: Option<Arc<Key>>,
     client: Client,
+    /// Large answers are read there.
+    offload: Offload,
     first_token_timeout: Duration,
     answer_timeout: Duration,
     idle_timeout: Duration,
@@ -55,7 +57,7 @@ impl std::fmt::Debug for OpenAi {
 impl OpenAi {
     /// # Errors
     /// A sentence on what is wrong with the configuration; the key is never in it.
-    pub fn new(config: &ProviderConfig) -> Result<Self, String> {
+    pub fn new(config: &ProviderConfig, offload: &Offload) -> Result<Self, String> {
         let base = config.base_url.as_deref().ok_or("base_url is missing")?;
         let url = format!("{}/chat/completions", base.trim_end_matches('/'));
         let url = reqwest::Url::parse(&url).map_err(|error| format!("base_url: {error}"))?;
@@ -76,6 +78,7 @@ impl OpenAi {
             url,
             key,
             client,
+            offload: offload.clone(),
             first_token_timeout: Duration::from_millis(config.first_token_timeout_ms),
             answer_timeout: Duration::from_millis(config.answer_timeout_ms),
             idle_timeout: Duration::from_millis(config.idle_timeout_ms),
@@ -92,6 +95,9 @@ impl OpenAi {
             .header("traceparent", request.trace.to_string())
             .header("x-request-id", request.request_id.as_str())
             .body(request.body.clone());
+        if let Some(state) = &request.trace_state {
+            post = post.header("tracestate", state.as_str());
+        }
         if let Some(key) = &self.key {
             post = post.header(AUTHORIZATION, key.header.clone());
         }
@@ -173,16 +179,23 @@ impl OpenAi {
             }
             body.extend_from_slice(&chunk);
         }
-        let body = body.freeze();
-        if status.is_success() && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
-            return Err(self.invalid("the answer is no JSON"));
-        }
-        let body = match &self.key {
-            Some(key) => key.hide_in_answer(body, status),
-            None => body,
-        };
+        let (body, key) = (body.freeze(), self.key.clone());
+        let read = self.offload.run_for(body.len(), move || read(key.as_deref(), body, status));
+        let body = read.await.unwrap_or_default();
+        let body = body.ok_or_else(|| self.invalid("the answer is no JSON"))?;
         Ok(Complete { status: status.as_u16(), headers, body })
     }
+}
+
+/// A whole answer without our key; `None` if it should be JSON and is none.
+fn read(key: Option<&Key>, body: Bytes, status: StatusCode) -> Option<Bytes> {
+    if status.is_success() && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
+        return None;
+    }
+    Some(match key {
+        Some(key) => key.hide_in_answer(body, status),
+        None => body,
+    })
 }
 
 /// What came within the first token's timeout.
@@ -222,7 +235,7 @@ pub async fn list_models(config: &ProviderConfig) -> Result<Vec<String>, String>
     struct Listed {
         id: String,
     }
-    let provider = OpenAi::new(config)?;
+    let provider = OpenAi::new(config, &Offload::default())?;
     let base = config.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
     let mut get = provider.client.get(format!("{base}/models")).timeout(LIST_TIMEOUT);
     if let Some(key) = &provider.key {

@@ -3,8 +3,10 @@
 //! Everything is in the schema `tollgate`: `migrations/postgres/` says what each table is for.
 
 mod append;
+mod chain;
 mod connection;
 mod content;
+mod copy;
 mod dead_letter;
 mod error;
 mod migration;
@@ -19,6 +21,7 @@ mod trail;
 mod usage;
 
 pub use append::PostgresSink;
+pub use chain::PostgresChain;
 use connection::Connector;
 pub use error::PostgresError;
 pub use reader::AuditReader;

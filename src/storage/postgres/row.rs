@@ -6,7 +6,7 @@ use sqlx::{Arguments, Row, error::BoxDynError, postgres::PgArguments, postgres::
 use crate::audit::{EntryKind, FIELDS, FieldType, Linked, Record, StoredEntry, Value};
 
 /// Fields that every version writes as a UUID: 16 bytes for 37, in the row and in its indexes.
-const UUID_FIELDS: [&str; 3] = ["id", "call_id", "stream_id"];
+pub(super) const UUID_FIELDS: [&str; 3] = ["id", "call_id", "stream_id"];
 /// A record's place in the chain, in the order of [`bind`], with the types of their arrays.
 const LINK_COLUMNS: [(&str, &str); 4] =
     [("writer", "text"), ("epoch", "int8"), ("chain_seq", "int8"), ("hash", "bytea")];
@@ -17,6 +17,11 @@ pub(super) const APPEND_LOCK: i64 = 0x7467_6170_7064;
 
 fn is_uuid(name: &str) -> bool {
     UUID_FIELDS.contains(&name)
+}
+
+/// Which of [`FIELDS`] they are.
+pub(super) fn uuid_fields() -> [bool; FIELDS.len()] {
+    FIELDS.map(|(name, _)| is_uuid(name))
 }
 
 /// The names of a record's columns and of its link's.
@@ -70,7 +75,7 @@ pub(super) fn insert() -> String {
 }
 
 /// Is it the end of a call?
-fn terminal() -> String {
+pub(super) fn terminal() -> String {
     let kinds = [EntryKind::Settle, EntryKind::Denied, EntryKind::Canceled];
     let kinds = kinds.map(|kind| format!("'{}'", kind.as_str())).join(", ");
     format!("(call_id IS NOT NULL AND kind IN ({kinds}))")

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "audit", include_str!("../../../migrations/sqlite/0001_audit.sql")),
     (2, "chain", include_str!("../../../migrations/sqlite/0002_chain.sql")),
     (3, "query", include_str!("../../../migrations/sqlite/0003_query.sql")),
+    (10, "verify", include_str!("../../../migrations/sqlite/0010_verify.sql")),
 ];
 
 /// Applies what is missing, all or nothing; returns how many that was.
@@ -51,6 +52,20 @@ pub(super) async fn check(
     }
     if versions.is_empty() {
         return Err(StorageError::NoAudit(path.to_owned()));
+    }
+    Ok(())
+}
+
+/// As [`check`], and refuses a database that lacks any of this version's migrations.
+pub(super) async fn check_whole(
+    path: &Path,
+    connection: &mut SqliteConnection,
+) -> Result<(), StorageError> {
+    check(path, connection).await?;
+    let unreadable = |source| StorageError::Open { path: path.to_owned(), source };
+    let applied = applied(connection).await.map_err(unreadable)?;
+    if applied.len() < MIGRATIONS.len() {
+        return Err(StorageError::Older(path.to_owned()));
     }
     Ok(())
 }

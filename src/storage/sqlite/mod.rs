@@ -2,12 +2,14 @@
 
 mod append;
 mod block;
+mod chain;
 mod content;
 mod migration;
 mod page;
 mod pool;
 mod reader;
 mod row;
+mod text;
 mod usage;
 
 use std::{
@@ -26,14 +28,19 @@ use tokio::{
 };
 
 pub use append::SqliteSink;
+pub use chain::SqliteChain;
 pub use reader::AuditReader;
 
 /// How long a writer waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-/// Pages (of 4 KiB) in the log before it is copied into the database. The commit that gets there
+/// Pages in the log before it is copied into the database. The commit that gets there
 /// pays for the copy, some 10 ms; pages that changed often are copied once.
-const CHECKPOINT_PAGES: &str = "8000";
+const CHECKPOINT_PAGES: &str = "2000";
+/// Of a new database. A batch is written page by page, so larger ones are fewer writes.
+const PAGE_BYTES: u32 = 16_384;
+/// 1 MiB (in KiB, negative): rows are added at the end, so few pages are needed again.
+const CACHE_SIZE: &str = "-1024";
 /// What the log is cut back to after a checkpoint that could not start it over for long.
 const LOG_LIMIT_BYTES: &str = "67108864";
 
@@ -60,6 +67,11 @@ pub enum StorageError {
         .0.display()
     )]
     NoAudit(PathBuf),
+    #[error(
+        "the database {} was written by an older tollgate: bring it to this version's schema with \
+         `tollgate migrate`", .0.display()
+    )]
+    Older(PathBuf),
     #[error("can't migrate the database {}: {source}", path.display())]
     Migrate { path: PathBuf, source: Box<sqlx::migrate::MigrateError> },
 }
@@ -83,12 +95,14 @@ async fn connect(path: &Path) -> Result<SqliteConnection, StorageError> {
     create(path).await?;
     let options = SqliteConnectOptions::new()
         .filename(path)
+        .page_size(PAGE_BYTES)
         .journal_mode(SqliteJournalMode::Wal)
         // What is in the store is removed from the spool, so it must outlive a loss of power. No call
         // waits for it.
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("temp_store", "memory")
+        .pragma("cache_size", CACHE_SIZE)
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", LOG_LIMIT_BYTES)
         .thread_name(|_| "audit-sqlite".to_owned())

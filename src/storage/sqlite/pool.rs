@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::SqliteConnection;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{BUSY_TIMEOUT, StorageError, migration};
+use super::{StorageError, migration, reader};
 use crate::audit::query::QueryError;
 
 /// Connections, each of which has a thread: questions are few, and the machine is the gateway's.
@@ -59,14 +59,8 @@ impl Deadline {
 impl ReadPool {
     /// Opens the first connection, which says whether the database is one of ours.
     pub(super) async fn open(path: &Path) -> Result<Self, StorageError> {
-        if !tokio::fs::try_exists(path).await.unwrap_or(false) {
-            return Err(StorageError::Missing(path.to_owned()));
-        }
-        let mut first = connect(path)
-            .await
-            .map_err(|source| StorageError::Open { path: path.to_owned(), source })?;
-        first.deadline.set(Duration::MAX / 2);
-        migration::check(path, &mut first.connection).await?;
+        let mut first = connect(path).await?;
+        migration::check_whole(path, &mut first.connection).await?;
         Ok(Self {
             path: path.to_owned(),
             idle: Mutex::new(vec![first]),
@@ -96,18 +90,15 @@ impl ReadPool {
 
 const INTERRUPTED: &str = "9";
 
-async fn connect(path: &Path) -> sqlx::Result<Connection> {
-    let mut connection = SqliteConnectOptions::new()
-        .filename(path)
-        .read_only(true)
-        .busy_timeout(BUSY_TIMEOUT)
-        .thread_name(|_| "audit-query".to_owned())
-        .disable_statement_logging()
-        .connect()
-        .await?;
+async fn connect(path: &Path) -> Result<Connection, StorageError> {
+    let mut connection = reader::connect(path).await?;
     let deadline = Arc::new(Deadline { base: Instant::now(), micros: AtomicU64::new(u64::MAX) });
     let watched = Arc::clone(&deadline);
-    connection.lock_handle().await?.set_progress_handler(STEPS, move || !watched.has_passed());
+    let handle = connection.lock_handle().await;
+    let mut handle =
+        handle.map_err(|source| StorageError::Open { path: path.to_owned(), source })?;
+    handle.set_progress_handler(STEPS, move || !watched.has_passed());
+    drop(handle);
     Ok(Connection { connection, deadline })
 }
 

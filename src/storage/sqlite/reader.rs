@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
 
-use super::{StorageError, append::last_seq, content, page, pool::ReadPool, row, usage};
+use super::{
+    BUSY_TIMEOUT, StorageError, append::last_seq, content, page, pool::ReadPool, row, usage,
+};
 use crate::audit::{
     StoredEntry,
     query::{
@@ -95,4 +97,19 @@ impl AuditQuery for AuditReader {
         let usage = usage::read(loan.connection(), filter).await;
         loan.end(usage)
     }
+}
+
+/// Opens the database at `path`, which must be there, for reading.
+pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StorageError> {
+    if !tokio::fs::try_exists(path).await.unwrap_or(false) {
+        return Err(StorageError::Missing(path.to_owned()));
+    }
+    SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging()
+        .connect()
+        .await
+        .map_err(|source| StorageError::Open { path: path.to_owned(), source })
 }

@@ -21,6 +21,7 @@ const REQUEST_CONNECTIONS: usize = 32;
 const BURST_CONNECTIONS: usize = 16;
 const PACED_STREAMS: usize = 100;
 const PER_SECOND: u32 = 300;
+const SETTLING_PER_SECOND: u32 = 50;
 
 /// How much of everything.
 #[derive(Clone, Copy)]
@@ -33,6 +34,7 @@ struct Size {
     open_rounds: u32,
     open_s: u64,
     held_streams: usize,
+    settling_s: u64,
     deadline_s: u64,
 }
 
@@ -46,6 +48,7 @@ impl Size {
         open_rounds: 3,
         open_s: 5,
         held_streams: 2_000,
+        settling_s: 4,
         deadline_s: 120,
     };
     const QUICK: Self = Self {
@@ -57,6 +60,7 @@ impl Size {
         open_rounds: 1,
         open_s: 1,
         held_streams: 200,
+        settling_s: 1,
         deadline_s: 60,
     };
 }
@@ -203,17 +207,28 @@ fn memory(stand: &Stand, size: Size, report: &mut Report) -> Outcome<()> {
 fn held(stand: &Stand, target: Target, size: Size) -> Outcome<f64> {
     let work = Work::Held { streams: size.held_streams };
     let mut load = stand.load(target, work, size.deadline_s)?;
-    pause(SETTLE);
-    let before = resident_bytes(target.pid)?;
+    let before = settled_bytes(stand, target, size)?;
     let tally = load.run()?;
-    pause(SETTLE);
-    let after = resident_bytes(target.pid)?;
+    let after = settled_bytes(stand, target, size)?;
     // A process that serves streams and does not grow is not the one that serves them.
     let grown = after.checked_sub(before).filter(|grown| *grown > 0);
     let grown = grown.ok_or_else(|| {
         format!("process {} does not grow with its streams: is it a wrapper?", target.pid)
     })?;
     Ok(ratio(grown, tally.requests) / 1_024.0)
+}
+
+/// Resident memory after some ordinary requests: an allocator gives back what opening streams took for
+/// a moment, but only while it is used, as it is where streams are held for long.
+fn settled_bytes(stand: &Stand, target: Target, size: Size) -> Outcome<u64> {
+    let work = Work::Open {
+        ask: Ask::WHOLE,
+        per_second: SETTLING_PER_SECOND,
+        requests: u64::from(SETTLING_PER_SECOND) * size.settling_s,
+    };
+    stand.load(target, work, size.deadline_s)?.run()?;
+    pause(SETTLE);
+    resident_bytes(target.pid)
 }
 
 /// All but the upstream itself.

@@ -6,7 +6,9 @@
 )]
 
 mod answer;
+mod audit;
 mod budget;
+mod hold;
 mod redact;
 mod ship;
 
@@ -274,8 +276,10 @@ criterion_group!(
     chunk_forward,
     body_parse,
     answer::answer_redact,
+    audit::audit_verify,
     budget::budget,
     redact::redact,
+    hold::hold,
     ship::audit_ship
 );
 criterion_main!(benches);

@@ -1,10 +1,6 @@
 //! A disk without room: calls are refused, nothing is lost, and shipping makes room again.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Arc,
-};
+use std::{fs::File, os::fd::AsRawFd, path::PathBuf, process::Command, sync::Arc};
 
 use tokio_util::task::TaskTracker;
 use tollgate::{
@@ -69,35 +65,31 @@ async fn a_full_disk_refuses_calls_and_loses_nothing() {
     }
 }
 
-/// A file system in memory, gone with it.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    /// `None` where this process may not mount one.
-    fn mount(at: &Path, size: &str) -> Option<Self> {
-        std::fs::create_dir(at).unwrap();
-        let options = format!("size={size},mode=700");
-        let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).output();
-        mount.is_ok_and(|mount| mount.status.success()).then(|| Self(at.to_owned()))
+/// A directory on a file system in memory that has no name any more: it goes with the process,
+/// whatever ends that. `None` where this process may not mount one.
+fn small_file_system(directory: &TempDir) -> Option<File> {
+    let path = directory.path().join("small");
+    std::fs::create_dir(&path).unwrap();
+    let run = |command: &str, options: &[&str]| {
+        let done = Command::new(command).args(options).arg(&path).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    if !run("mount", &["-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs"]) {
+        return None;
     }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        // Lazily: the spool may still be open.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
+    let opened = File::open(&path);
+    assert!(run("umount", &["-l"]));
+    Some(opened.unwrap())
 }
 
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "a test that shows nothing is to say so")]
 async fn a_full_file_system_refuses_calls_and_loses_nothing() {
     let directory = TempDir::new();
-    let path = directory.path().join("small");
-    let Some(_mounted) = Tmpfs::mount(&path, "512k") else {
+    let Some(small) = small_file_system(&directory) else {
         eprintln!("skipped: mounting a tmpfs takes root; the test above simulates it");
         return;
     };
+    let path = PathBuf::from(format!("/proc/self/fd/{}", small.as_raw_fd()));
     fill_and_drain(Arc::new(DirectoryDisk::open(&path).unwrap()), 64 << 10).await;
 }

@@ -74,6 +74,21 @@ async fn rows(path: &Path) -> Vec<(Link, Vec<u8>, String, String)> {
     rows.iter().map(read).collect()
 }
 
+/// What its own command says of the trail, while the gateway runs.
+fn verify(data: &Path) {
+    let mut verify = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    verify.args(["audit", "verify", "--json", "--path"]).arg(data.join("tollgate.db"));
+    let ran = verify.output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(report["writers"].as_array().map(Vec::len), Some(1), "{report}");
+    let last = report["writers"][0]["last_epoch"].as_u64();
+    assert!(last.is_some_and(|last| last >= KILLS as u64), "{report}");
+    // Each start speaks of what the killed one left.
+    let checkpoints = report["checkpoints"]["checkpoints"].as_u64();
+    assert!(checkpoints.is_some_and(|count| count >= KILLS as u64), "{report}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_gateway_answered_is_in_the_store_once_and_the_chain_holds() {
     let (mut process, _) = Process::dev().await;
@@ -93,6 +108,7 @@ async fn what_a_killed_gateway_answered_is_in_the_store_once_and_the_chain_holds
     }
     process.until_shipped().await;
 
+    verify(&process.dir().join("data"));
     let rows = rows(&process.dir().join("data/tollgate.db")).await;
     let mut kinds: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut last = Link::origin(rows[0].0.writer);

@@ -1,6 +1,7 @@
 //! The audit trail: the handle over a sink that fails on demand, and each real sink.
 
 mod chain;
+mod checkpoint;
 mod content;
 mod contract;
 mod fake_disk;
@@ -22,3 +23,7 @@ mod spool_model;
 mod sqlite;
 mod support;
 mod tail;
+mod tamper;
+mod tamper_checkpoint;
+mod trail;
+mod verify;

@@ -87,3 +87,78 @@ async fn follow_goes_on_with_what_comes() {
     assert_eq!((&row["kind"], &row["model"]), (&json!("intent"), &json!("demo-tool")));
     dev.stop();
 }
+
+/// Some calls through a gateway that has ended since.
+async fn audited(shell: &Shell) {
+    let dev = shell.dev(&[]);
+    for _ in 0..3 {
+        assert_eq!(call(&dev, dev.token(), "demo-fast").await, 200);
+    }
+    dev.stop();
+}
+
+async fn edit(shell: &Shell, sql: &'static str) {
+    let options =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(shell.path("data/tollgate.db"));
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+}
+
+#[tokio::test]
+async fn verify_says_of_a_sound_trail_that_it_is_and_of_an_edited_one_where() {
+    let shell = Shell::new();
+    audited(&shell).await;
+    let said = shell.run(&["audit", "verify"]).ok();
+    assert!(
+        said.contains("verified: 6 rows of 1 writers") && said.contains("checkpoints"),
+        "{said}"
+    );
+    for file in ["data/checkpoint.pem", "data/checkpoints.jsonl"] {
+        assert_eq!(mode(&shell.path(file)), 0o600, "{file}");
+    }
+    // From elsewhere, with the public key alone.
+    shell.write("key.pub", &shell.run(&["audit", "public-key"]).ok());
+    std::fs::rename(shell.path("data/checkpoint.pem"), shell.path("away.pem")).unwrap();
+    let err = shell.run(&["audit", "verify"]).fails(2);
+    assert!(err.contains("--public-key"), "{err}");
+    let log = ["--checkpoints", "data/checkpoints.jsonl", "--public-key", "key.pub"];
+    shell.run(&[&["audit", "verify"], &log[..]].concat()).ok();
+
+    edit(
+        &shell,
+        "DROP TRIGGER audit_no_update; UPDATE audit SET tier = 'free' WHERE chain_seq = 4",
+    )
+    .await;
+    let ran = shell.run(&[&["audit", "verify"], &log[..]].concat());
+    assert_eq!((ran.code, &*ran.err), (Some(1), ""), "{ran:?}");
+    assert!(ran.out.starts_with("edited: writer ") && ran.out.contains("seq 4, entry "), "{ran:?}");
+    assert!(ran.out.contains("NOT VERIFIED: 1 finding"), "{ran:?}");
+    let ran = shell.run(&[&["audit", "verify", "--json"], &log[..]].concat());
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["is_clean"]), (Some(1), &json!(false)));
+    assert_eq!(
+        (&report["findings"][0]["kind"], &report["findings"][0]["seq"]),
+        (&json!("edited"), &json!(4))
+    );
+    let before = [&["audit", "verify", "--to", "2020-01-01"], &log[..]].concat();
+    assert!(shell.run(&before).ok().contains("verified: 0 rows"));
+}
+
+#[tokio::test]
+async fn verify_says_what_it_could_not_look_at() {
+    let shell = Shell::new();
+    let err = shell.run(&["audit", "verify"]).fails(2);
+    assert!(err.contains("data/tollgate.db"), "{err}");
+    let err = shell.run(&["audit", "public-key"]).fails(1);
+    assert!(err.contains("audit.checkpoint_key"), "{err}");
+    assert!(shell.run(&["audit", "verify", "--from", "yesterday"]).fails(2).contains("2026-07-01"));
+    audited(&shell).await;
+    std::fs::remove_file(shell.path("data/checkpoints.jsonl")).unwrap();
+    let said = shell.run(&["audit", "verify", "--path", "data/tollgate.db"]).ok();
+    assert!(said.contains("note: no checkpoints were given"), "{said}");
+    let gone = ["audit", "verify", "--checkpoints", "gone.jsonl"];
+    assert!(shell.run(&gone).fails(2).contains("gone.jsonl"));
+    edit(&shell, "DELETE FROM _sqlx_migrations WHERE version > 1").await;
+    let err = shell.run(&["audit", "verify", "--path", "data/tollgate.db"]).fails(2);
+    assert!(err.contains("tollgate migrate"), "{err}");
+}

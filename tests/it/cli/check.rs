@@ -148,3 +148,50 @@ fn what_serve_would_refuse_is_refused_here() {
         }
     }
 }
+
+#[test]
+fn wrong_rules_of_redaction_are_told_with_all_else_that_is_wrong() {
+    let rules = r#"
+[[redaction.rules]]
+name = "unclosed"
+prefixes = ["ab"]
+pattern = "ab[0-9"
+
+[[redaction.rules]]
+name = "unread"
+prefixes = ["ab"]
+patern = "ab[0-9]"
+
+[[redaction.rules]]
+name = "jwt"
+prefixes = ["ab"]
+pattern = "ab[0-9]{20}"
+
+[redaction.allow]
+gwt = ["x"]
+"#;
+    let shell = Shell::new().with_env("UP_KEY", "k");
+    shell.write("jwks.json", JWKS);
+    shell.write("good.toml", &format!("{GOOD}{}", rules.replace("patern", "pattern")));
+    shell.write("bad.toml", &format!("{}{rules}", GOOD.replace("EdDSA", "none")));
+    let expected = [
+        "bad.toml:8:15: auth.issuers[0].algorithms[0]: ",
+        "bad.toml:25:1: redaction.rules[0]: rule `unclosed`: regex parse error: unclosed",
+        "bad.toml:33:1: redaction.rules[1].patern: ",
+        "redaction.rules[1].pattern: is required",
+        "bad.toml:35:1: redaction.rules[2]: rule `jwt`: a built-in rule has this name",
+        "bad.toml:40:12: redaction.allow: there is no rule \"gwt\"; did you mean \"jwt\"?",
+    ];
+    let checked = shell.run(&["check-config", "-c", "bad.toml"]).fails(1);
+    for error in expected {
+        assert_eq!(checked.matches(error).count(), 1, "{error} in {checked}");
+    }
+    assert!(checked.ends_with("6 errors\n"), "{checked}");
+    assert_eq!(shell.run(&["serve", "-c", "bad.toml"]).fails(1), checked);
+    // With nothing else wrong they are told just so.
+    let checked = shell.run(&["check-config", "-c", "good.toml"]).fails(1);
+    assert!(
+        checked.contains("good.toml:25:1: redaction.rules[0]: ") && checked.ends_with("3 errors\n"),
+        "{checked}"
+    );
+}

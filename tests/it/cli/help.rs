@@ -44,6 +44,8 @@ fn the_help_of_every_command_has_an_example_of_it() {
         "audit",
         "audit tail",
         "audit export",
+        "audit verify",
+        "audit public-key",
         "budget",
         "budget show",
     ];

@@ -70,6 +70,16 @@ impl Shell {
         Running::new(command.spawn().expect("the binary runs"))
     }
 
+    /// As [`Shell::start`], from a shell that has run `before`: to set its limits.
+    fn start_limited(&self, before: &str, args: &[&str]) -> Running {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("{before} && exec \"$0\" \"$@\""));
+        command.arg(env!("CARGO_BIN_EXE_tollgate")).args(args).current_dir(&self.dir);
+        command.env_clear().envs(self.env.iter().cloned()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(command.spawn().expect("a shell runs"))
+    }
+
     /// `tollgate dev` on ports of its own, once it listens.
     fn dev(&self, args: &[&str]) -> Dev {
         let ports = ["dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];

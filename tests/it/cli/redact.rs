@@ -101,9 +101,13 @@ fn a_stream_goes_on_while_its_writer_does() {
     let mut stdin = child.stdin.take().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
     for round in 0..3 {
-        writeln!(stdin, "line {round} {} and on", aws_key()).unwrap();
-        let line = out.next().unwrap().unwrap();
-        assert!(line.starts_with(&format!("line {round} [REDACTED:")), "{line}");
+        // In a line's middle and at its end: nothing after the line is waited for.
+        for rest in [" and on", ""] {
+            writeln!(stdin, "line {round} {}{rest}", aws_key()).unwrap();
+            let line = out.next().unwrap().unwrap();
+            assert!(line.starts_with(&format!("line {round} [REDACTED:")), "{line}");
+            assert!(line.ends_with(&format!("]{rest}")), "{line}");
+        }
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
@@ -199,11 +203,11 @@ fn bad_rules_are_all_named_by_each_command() {
     shell.write("tollgate.toml", &format!("{}\n{}", check::GOOD, bad.join("\n")));
     let checked = shell.run(&["check-config"]).fails(1);
     for error in [
-        "tollgate.toml: redaction.rules[0]: rule `Acme`: a name has 1 to 48",
-        "tollgate.toml: redaction.rules[1]: rule `acme-a`: ",
-        "tollgate.toml: redaction.rules[2]: rule `acme-b`: the pattern can't begin with",
-        "tollgate.toml: redaction.allow: there is no rule \"aws-acess-key-id\"; did you mean \"aws-access-key-id\"?",
-        "tollgate.toml: redaction.allow: there is no rule \"nobody\"; `tollgate redact --rules` lists",
+        "tollgate.toml:25:1: redaction.rules[0]: rule `Acme`: a name has 1 to 48",
+        "tollgate.toml:30:1: redaction.rules[1]: rule `acme-a`: ",
+        "tollgate.toml:35:1: redaction.rules[2]: rule `acme-b`: the pattern can't begin with",
+        "tollgate.toml:40:12: redaction.allow: there is no rule \"aws-acess-key-id\"; did you mean \"aws-access-key-id\"?",
+        "tollgate.toml:40:12: redaction.allow: there is no rule \"nobody\"; `tollgate redact --rules` lists",
     ] {
         assert_eq!(
             checked.lines().filter(|line| line.starts_with(error)).count(),

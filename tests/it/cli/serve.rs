@@ -108,3 +108,36 @@ async fn a_gateway_that_waits_for_an_issuers_keys_can_be_stopped_all_the_same() 
     let ran = running.stop();
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
+
+/// The soft limit of open files that a process has now.
+fn open_files(running: &Running) -> String {
+    let path = format!("/proc/{}/limits", running.child.id());
+    let limits = std::fs::read_to_string(path).expect("its limits");
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("the line");
+    line.split_whitespace().nth(3).expect("the soft limit").to_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn it_may_open_as_many_files_as_its_hard_limit_says() {
+    let shell = ready();
+    let mut running = shell.start_limited("ulimit -Sn 256 && ulimit -Hn 1024", &["serve"]);
+    let log = running.err.until("\"listening\"").join("\n");
+    assert_eq!(open_files(&running), "1024");
+    assert!(log.contains(r#""from":"256","to":"1024""#), "{log}");
+    assert!(log.contains("more connections than files may be open"), "{log}");
+    assert_eq!(running.stop().code, Some(0));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_that_is_high_enough_is_not_spoken_of() {
+    let shell = ready()
+        .with_env("TOLLGATE__ADMISSION__MAX_CONNECTIONS", "500")
+        .with_env("TOLLGATE__ADMISSION__MAX_IN_FLIGHT", "200");
+    let mut running = shell.start_limited("ulimit -n 1024", &["serve"]);
+    let log = running.err.until("\"listening\"").join("\n");
+    assert_eq!(open_files(&running), "1024");
+    assert!(!log.contains("files"), "{log}");
+    assert_eq!(running.stop().code, Some(0));
+}

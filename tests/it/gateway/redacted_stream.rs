@@ -203,6 +203,40 @@ async fn native_frames_and_their_replay_carry_no_secret() {
 }
 
 #[tokio::test]
+async fn a_native_stream_that_breaks_off_gives_what_it_held() {
+    let secret = secret();
+    for (text, is_secret) in [("see AKIAZ7Q2M", false), (&*format!("see {secret}"), true)] {
+        let app = TestApp::start().await;
+        app.count_once().await;
+        let pieces = text.split_at(7);
+        let script =
+            Script::events([openai::role(), openai::text(pieces.0), openai::text(pieces.1)]);
+        app.upstream.enqueue(script.then(Step::Close));
+        let mut native = Native::open(&app.alice(), &chat(true)).await;
+        let frames = native.rest().await;
+        let last = assert_whole(0, &frames);
+        assert_eq!((&*last.event, &last.data["code"]), ("error", &json!("upstream_lost")));
+        let tokens = frames.iter().filter(|frame| frame.event == "token");
+        let said: String = tokens.map(|frame| frame.data["delta"].as_str().unwrap()).collect();
+        let rest = said.strip_prefix("see ").unwrap();
+        if is_secret {
+            assert!(is_placeholder(rest), "{rest}");
+            assert_clean(&native.events.received);
+        } else {
+            assert_eq!(rest, "AKIAZ7Q2M");
+        }
+        let mut again = Native::resume(&app.alice(), &native.id, 0).await;
+        assert_eq!(again.rest().await, frames);
+        app.until_idle().await;
+        let (_, terminal) = app.the_call().await;
+        let counts = is_secret.then(|| json!({ "aws-access-key-id": 1 }));
+        assert_eq!(terminal.redactions, counts);
+        assert_eq!(terminal.outcome.as_deref(), Some("upstream_lost"));
+        app.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_is_canceled_gives_what_it_held() {
     let app = TestApp::start().await;
     app.count_once().await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollgate::{
     config::RequestRedaction,
     domain::Kind,
-    pipeline::{Lost, Offload},
+    offload::{Lost, Offload},
     redact::RedactError,
 };
 

@@ -124,3 +124,34 @@ fn placeholders_depend_on_the_key() {
     assert_eq!(one, same);
     assert_ne!(one, other);
 }
+
+#[test]
+fn fragments_are_written_out() {
+    let rules = "[fragments]\ndigits = '[0-9]{4}'\nend = '{{digits}}z'\n";
+    let rule = |pattern: &str| {
+        format!("{rules}[[rule]]\nname = 'a'\nprefixes = ['ab']\npattern = '{pattern}'\n")
+    };
+    let redactor = redactor_of(&rule("ab{{digits}}-?{{end}}"));
+    assert_eq!(redactor.engine().rules()[0].pattern, "ab[0-9]{4}-?[0-9]{4}z");
+    let text = "ab1234-5678z";
+    assert_eq!(hits(&redactor, text, Depth::Formats), [("a".to_owned(), text)]);
+
+    let refusal = |text: &str| RuleSet::parse(text).unwrap_err().to_string();
+    let unknown = refusal(&rule("ab{{digit}}"));
+    assert_eq!(unknown, "rule `a`: there is no fragment `digit`");
+    let endless =
+        rule("ab{{one}}").replace("[fragments]", "[fragments]\none = 'a{{two}}'\ntwo = '{{one}}'");
+    assert!(refusal(&endless).contains("rule `a`: the fragment `one` is part of itself"));
+    assert!(refusal(&rule(&"{{end}}".repeat(200))).contains("longer than 1024 bytes"));
+    // Braces that are none.
+    for pattern in [r"ab\{{2}", "ab{{", r"ab\{\{x}}"] {
+        assert_eq!(RuleSet::parse(&rule(pattern)).unwrap().rules()[0].pattern, pattern);
+    }
+}
+
+#[test]
+fn no_fragment_is_left_in_the_built_in_rules() {
+    for rule in REDACTOR.engine().rules() {
+        assert!(!rule.pattern.contains("{{"), "{}", rule.name);
+    }
+}

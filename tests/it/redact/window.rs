@@ -44,6 +44,32 @@ fn only_what_may_begin_a_secret_is_held() {
 }
 
 #[test]
+fn what_ends_a_secret_is_all_that_is_waited_for() {
+    let (aws, github) = (crate::support::secret::aws_key(), crate::support::secret::github_token());
+    for secret in [
+        aws,
+        github,
+        "Authorization: Bearer q9w8e7r6t5y4u3i2o1p0".to_owned(),
+        "https://joe:q9w8e7r6t5@".to_owned(),
+        "aws_secret_access_key = q9W8e7R6t5Y4u3I2o1P0a9S8d7F6g5H4j3K2l1Z0".to_owned(),
+    ] {
+        for end in ["\n", " ", "\r\n", "\"}"] {
+            let (mut window, mut out, mut counts) =
+                (Window::default(), String::new(), Counts::new());
+            window.feed(&REDACTOR, &format!("x {secret}"), &mut out, &mut counts);
+            window.feed(&REDACTOR, end, &mut out, &mut counts);
+            assert!(window.is_idle() && out.ends_with(end), "{secret:?}{end:?}: {out}");
+            assert!(!counts.is_empty(), "{secret}");
+        }
+    }
+    // So for what is swallowed.
+    let (mut window, mut out, mut counts) = (Window::default(), String::new(), Counts::new());
+    window.feed(&SMALL, &format!("ab-{}", "ab1-".repeat(3_000)), &mut out, &mut counts);
+    window.feed(&SMALL, "\n", &mut out, &mut counts);
+    assert!(window.is_idle() && out.ends_with("]\n"), "{out}");
+}
+
+#[test]
 fn with_no_candidate_no_more_is_held_than_the_longest_prefix() {
     let longest = REDACTOR.engine().rules().iter().flat_map(|rule| &rule.prefixes);
     let longest = longest.map(String::len).max().unwrap();
@@ -104,6 +130,56 @@ fn a_candidate_is_held_up_to_its_bound() {
     window.feed(&SMALL, ", then", &mut out, &mut counts);
     assert!(out.ends_with("], then") && window.is_idle(), "{out}");
     assert_eq!(counts.values().sum::<u32>(), 1);
+}
+
+/// A text that goes on for longer than is held, and what comes of it.
+fn outgrown(head: &str, body: &str, tail: &str) -> (String, Vec<String>) {
+    let text = format!("{head}{}{tail}", body.repeat(9_000 / body.len()));
+    let (out, counts) = whole(&REDACTOR, &text);
+    let every: Vec<usize> = (0..text.len()).step_by(61).collect();
+    assert_eq!(stream(&REDACTOR, super::pieces(&text, &every)), (out.clone(), counts.clone()));
+    let out = out.chars().take(80).collect();
+    (out, counts.keys().map(ToString::to_string).collect())
+}
+
+#[test]
+fn what_matched_nothing_yet_and_outgrows_its_bound_is_redacted_to_the_end_of_its_class() {
+    for (head, body, tail, rule) in [
+        // A header of a JWT, and the whole of one with such a header.
+        ("see eyJ", "hbGciOi", " there", "jwt"),
+        ("see eyJ", "hbGciOi", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w there", "jwt"),
+        ("see AccountKey=", "abcdABCD0123", " there", "azure-storage-key"),
+        ("see SG.", "abcd-0123", " there", "sendgrid-key"),
+        ("see postgres://u:", "abcd-0123", " there", "postgres-url-password"),
+    ] {
+        let (out, rules) = outgrown(head, body, tail);
+        assert!(out.starts_with(&format!("see [REDACTED:{rule}:")), "{out}");
+        assert!(out.ends_with("] there"), "{rule}: {out}");
+        assert_eq!(rules, [rule]);
+    }
+}
+
+#[test]
+fn ordinary_text_is_never_taken_for_what_outgrew_its_bound() {
+    let prose = "\u{4f8b}\u{ff0c}";
+    for (head, body) in [
+        // No rule whose secrets are so long.
+        ("AKIA", "ABCD0123"),
+        ("SK", "0123abcd"),
+        // Texts without a blank behind what begins many a word.
+        ("https://a.example", prose),
+        ("https://", "abc.example"),
+        ("machine ", prose),
+        ("machine a.b", "abcd+/01"),
+        ("BEGIN ", "ACGTTGCA"),
+        ("password=", "a=%20b&"),
+        // Base64 that is an image.
+        ("/AQEa", "abcd0123AB"),
+        ("data:image/png;base64,AQEa", "abcd0123AB"),
+    ] {
+        let (_, rules) = outgrown(head, body, " and more");
+        assert_eq!(rules, <[&str; 0]>::default(), "{head}{body}…");
+    }
 }
 
 #[test]

@@ -4,6 +4,9 @@ use std::{num::NonZero, sync::Arc, thread::available_parallelism};
 
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
+/// So many bytes are read, parsed or redacted in less than half a millisecond, whatever is in them;
+/// with more the thread that other calls are on must not be held.
+pub const INLINE_BYTES: usize = 16 << 10;
 /// Where the number of cores can't be told.
 const DEFAULT_CORES: usize = 2;
 
@@ -29,6 +32,18 @@ impl Offload {
     #[must_use]
     pub fn new(at_once: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(at_once)) }
+    }
+
+    /// Does the work of so many `bytes`: at once and here if they are few, else as [`Offload::run`].
+    ///
+    /// # Errors
+    /// [`Lost`]
+    pub async fn run_for<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        if bytes <= INLINE_BYTES { Ok(work()) } else { self.run(work).await }
     }
 
     /// Waits for a slot, then for the work. Who stops waiting for a slot gives it up; work that
