@@ -271,7 +271,8 @@ fn sound_in_base64_is_left_alone() {
         sound
     };
     let body = |data: &str| {
-        let part = json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } });
+        let part =
+            json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } });
         Bytes::from(json!({ "messages": [{ "content": [part] }] }).to_string())
     };
     let long = body(&sound(30_000));
