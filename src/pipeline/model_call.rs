@@ -304,6 +304,8 @@ impl Telling {
             }
             // Not held while waiting: its bytes are slices of a connection's buffer.
             batch.clear();
+            // Room for one: what comes slowly comes so, and is waited for the longest.
+            batch.shrink_to(1);
             match poll_fn(|context| rest.poll_events(context, &mut batch)).await {
                 Ok(()) if !batch.is_empty() => {}
                 Ok(()) if open.progress.is_complete() => return Ok(Ending::Completed),

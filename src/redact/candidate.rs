@@ -7,8 +7,9 @@ use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use super::{
     engine::{Engine, RuleId},
     placeholder,
-    prefix::{self, Ending},
+    prefix::Ending,
     trail::{Place, STRIDE, Tip, Trail, Way},
+    unseen,
 };
 
 /// What outgrows this is replaced as far as it was seen, and the rest of it swallowed: what a
@@ -108,8 +109,8 @@ impl Candidate {
                 }
                 return Run::More;
             };
-            if prefix::is_lead(*byte)
-                && let Some(length) = prefix::transparent(text, self.at)
+            if unseen::is_lead(*byte)
+                && let Some(length) = unseen::transparent(text, self.at)
             {
                 self.at += length;
                 continue;

@@ -23,6 +23,7 @@ use super::{
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
     scan::{Event, Scan},
+    unseen,
     view::Views,
 };
 
@@ -294,7 +295,7 @@ impl Engine {
         let mut captures = vm.create_captures();
         vm.search(&mut vm.create_cache(), &input, &mut captures);
         let Some(span) = captures.get_group_by_name(SECRET_GROUP) else { return at };
-        let origin = |count| super::prefix::go_on(seen, count);
+        let origin = |count| unseen::go_on(seen, count);
         at.start + origin(span.start)..at.start + origin(span.end)
     }
 

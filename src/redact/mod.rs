@@ -50,6 +50,7 @@ mod search;
 mod setup;
 mod tally;
 mod trail;
+mod unseen;
 mod value;
 pub mod view;
 pub mod window;

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use aws_lc_rs::{hmac, rand};
 
-use super::prefix;
+use super::unseen;
 
 /// A key of fewer bytes could be guessed, and with it what the placeholders stand for.
 pub const MIN_KEY_BYTES: usize = 16;
@@ -70,12 +70,12 @@ impl PlaceholderKey {
 
 /// The bytes that are seen.
 pub(super) fn visible(text: &[u8]) -> Cow<'_, [u8]> {
-    let transparent = |at: &usize| prefix::transparent(text, *at).is_some();
+    let transparent = |at: &usize| unseen::transparent(text, *at).is_some();
     let Some(first) = (0..text.len()).find(transparent) else { return Cow::Borrowed(text) };
     let mut seen = text[..first].to_vec();
     let mut at = first;
     while at < text.len() {
-        if let Some(length) = prefix::transparent(text, at) {
+        if let Some(length) = unseen::transparent(text, at) {
             at += length;
         } else {
             seen.push(text[at]);

@@ -7,8 +7,9 @@ use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use super::{
     candidate::{Candidate, Found, Run, is_continuation},
     engine::{Engine, RuleId},
-    prefix::{self, Prefixes, State},
+    prefix::{Prefixes, State},
     trail::Trail,
+    unseen,
 };
 
 /// So often in a row what has a secret's shape may be none. Then it is taken for one: who puts so
@@ -172,7 +173,7 @@ impl Scan {
         loop {
             while let Some(ending) = prefixes.endings(self.state).get(self.tried) {
                 self.tried += 1;
-                let start = prefix::go_back(text, self.at, usize::from(ending.length));
+                let start = unseen::go_back(text, self.at, usize::from(ending.length));
                 if self.failed.is_some_and(|failed| failed.0 == start && failed.1 >= ending.bounded)
                 {
                     continue;
@@ -258,7 +259,7 @@ impl Scan {
     ) -> Option<Event> {
         let family = engine.family(number);
         while let Some(byte) = text.get(self.at) {
-            if let Some(length) = prefix::transparent(text, self.at) {
+            if let Some(length) = unseen::transparent(text, self.at) {
                 self.at += length;
                 continue;
             }

@@ -5,6 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use super::{
     Depth, Hit, Redactor, RuleId,
     json::{Token, Tokens, is_json},
+    view::Views,
 };
 use crate::domain::{Escapes, MAX_LAYERS, apart, search_layers, trace_back, unescape};
 
@@ -127,6 +128,9 @@ impl Search<'_> {
         if layer < MAX_LAYERS && is_json(text) {
             return self.json(text, layer + 1);
         }
+        if Views::is_data(text) {
+            return self.base64(text);
+        }
         if let Some(parts) = self.redactor.engine().views.beside_data(text) {
             let hits = |part: Range<usize>| shifted(self.layers(&text[part.clone()]), part.start);
             return parts.into_iter().flat_map(hits).collect();
@@ -146,12 +150,17 @@ impl Search<'_> {
     /// A layer of a text in all views.
     fn views(&self, text: &[u8]) -> Found {
         let mut found = self.plain(text, self.depth);
+        found.extend(self.base64(text));
+        found
+    }
+
+    /// What stands in a text as base64.
+    fn base64(&self, text: &[u8]) -> Found {
         let engine = self.redactor.engine();
-        found.extend(self.redactor.engine().views.search_base64(text, |decoded| {
+        engine.views.search_base64(text, |decoded| {
             let Hit { at, rule } = engine.find(decoded, Depth::Formats).into_iter().next()?;
             Some(self.secret(rule, &decoded[at]))
-        }));
-        found
+        })
     }
 
     /// Of a value that its name may make a secret: `{"password": "…"}`.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::prefix;
+use super::unseen;
 
 /// After an operator: more blanks are no assignment.
 const MAX_BLANKS: usize = 8;
@@ -76,7 +76,7 @@ fn quoted(rest: &[u8], quote: u8) -> Option<usize> {
 fn bare(rest: &[u8]) -> usize {
     let mut at = 0;
     while let Some(byte) = rest.get(at) {
-        match prefix::transparent(rest, at) {
+        match unseen::transparent(rest, at) {
             Some(length) => at += length,
             None if *byte == b'&' && !goes_on(&rest[at + 1..]) => at += 1,
             None if ends_bare(*byte) => break,

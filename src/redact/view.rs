@@ -33,6 +33,8 @@ const LEAST_LINE_BYTES: usize = 60;
 const MAX_DATA_HEAD_BYTES: usize = 256;
 /// The smallest image has more. A shorter text is looked through like any other.
 const LEAST_DATA_BYTES: usize = 64;
+/// Without a URL around it, data is only what is longer than secrets are.
+const LEAST_BARE_DATA_BYTES: usize = 4_096;
 /// So much of a word says whether it may be a secret at all: it is what two bytes give, and a
 /// prefix has two at least.
 const HEAD_SEXTETS: usize = 3;
@@ -135,6 +137,16 @@ impl Views {
             sextets.take(form.len()).eq(form)
         };
         alike.map(Vec::as_slice).any(is_form)
+    }
+
+    /// Is a text data in base64 and nothing else, as sound and images come (`input_audio.data`)? In
+    /// so many letters what looks like a secret is chance.
+    pub fn is_data(text: &[u8]) -> bool {
+        let data = text.strip_suffix(b"=").unwrap_or(text);
+        let data = data.strip_suffix(b"=").unwrap_or(data);
+        text.len() >= LEAST_BARE_DATA_BYTES
+            && text.len().is_multiple_of(4)
+            && data.iter().all(|byte| is_base64(*byte) && !matches!(byte, b'-' | b'_'))
     }
 
     /// The parts of a text beside the data of its `data:` URLs (`data:image/png;base64,…`); `None`

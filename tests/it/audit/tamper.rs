@@ -10,6 +10,7 @@ use super::{
     support::denial,
     trail::{
         EPOCH_ROWS, InPostgres, Sqlite, Stage, TamperStore, Trail, WRITER_ROWS, append, found,
+        suite,
     },
 };
 
@@ -250,33 +251,18 @@ async fn a_chain_that_is_made_anew_is_found<S: TamperStore>(stage: &mut Stage<S>
     assert!(alone.is_clean, "{alone:#?}");
 }
 
-/// One test a rule for one store.
-macro_rules! suite {
-    ($name:ident, $store:ty) => {
-        mod $name {
-            use super::*;
-
-            suite!(@ $store, each_column_that_is_edited_is_found);
-            suite!(@ $store, each_column_of_a_link_that_is_edited_is_found);
-            suite!(@ $store, what_encoding_would_take_away_is_found);
-            suite!(@ $store, rows_that_are_gone_are_found);
-            suite!(@ $store, rows_that_are_gone_from_the_end_are_found);
-            suite!(@ $store, rows_that_are_added_are_found);
-            suite!(@ $store, rows_that_are_in_no_chain_are_found);
-            suite!(@ $store, rows_that_are_added_with_a_sound_chain_are_found_later);
-            suite!(@ $store, rows_that_are_reordered_are_found);
-            suite!(@ $store, a_chain_that_is_made_anew_is_found);
-        }
-    };
-    (@ $store:ty, $rule:ident) => {
-        #[tokio::test]
-        async fn $rule() {
-            super::$rule::<$store>(&mut Stage::new()).await;
-        }
-    };
-}
-
-suite!(sqlite_store, Sqlite);
+suite!(sqlite_store, Sqlite:
+    each_column_that_is_edited_is_found,
+    each_column_of_a_link_that_is_edited_is_found,
+    what_encoding_would_take_away_is_found,
+    rows_that_are_gone_are_found,
+    rows_that_are_gone_from_the_end_are_found,
+    rows_that_are_added_are_found,
+    rows_that_are_in_no_chain_are_found,
+    rows_that_are_added_with_a_sound_chain_are_found_later,
+    rows_that_are_reordered_are_found,
+    a_chain_that_is_made_anew_is_found,
+);
 
 /// A few of them in each test, as a server takes long to start.
 #[tokio::test]

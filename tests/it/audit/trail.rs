@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, PgConnection, Row, SqliteConnection,
+    AssertSqlSafe, ColumnIndex, ConnectOptions, Decode, PgConnection, Row, SqliteConnection, Type,
     sqlite::SqliteConnectOptions,
 };
 use tokio::sync::Mutex;
@@ -117,14 +117,7 @@ impl TamperStore for Sqlite {
                 seq: u64::try_from(row.get::<i64, _>(1)).unwrap(),
                 hash: row.get::<Vec<u8>, _>(2).try_into().unwrap(),
             };
-            let value = |at: usize| match FIELDS[at].1 {
-                FieldType::Text => row.get::<Option<&str>, _>(at + 3).map(Value::Text),
-                FieldType::Number => row.get::<Option<i64>, _>(at + 3).map(Value::Number),
-            };
-            let values = std::array::from_fn(|at| value(at).unwrap_or(Value::Null));
-            let mut record = Vec::new();
-            Record::new(&values).encode(&mut record);
-            Stored { link, record }
+            Stored { link, record: record(row) }
         };
         rows.iter().map(read).collect()
     }
@@ -195,14 +188,7 @@ impl TamperStore for InPostgres {
                 seq: u64::try_from(row.get::<i64, _>(1)).unwrap(),
                 hash: row.get::<Vec<u8>, _>(2).try_into().unwrap(),
             };
-            let value = |at: usize| match FIELDS[at].1 {
-                FieldType::Text => row.get::<Option<&str>, _>(at + 3).map(Value::Text),
-                FieldType::Number => row.get::<Option<i64>, _>(at + 3).map(Value::Number),
-            };
-            let values = std::array::from_fn(|at| value(at).unwrap_or(Value::Null));
-            let mut record = Vec::new();
-            Record::new(&values).encode(&mut record);
-            Stored { link, record }
+            Stored { link, record: record(row) }
         };
         rows.iter().map(read).collect()
     }
@@ -210,6 +196,24 @@ impl TamperStore for InPostgres {
     fn blob(bytes: &[u8]) -> String {
         Sqlite::blob(bytes).replace("x'", "'\\x")
     }
+}
+
+/// The bytes of a row's record, whose fields stand behind three columns of its link.
+fn record<'r, R>(row: &'r R) -> Vec<u8>
+where
+    R: Row,
+    usize: ColumnIndex<R>,
+    Option<&'r str>: Decode<'r, R::Database> + Type<R::Database>,
+    Option<i64>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let value = |at: usize| match FIELDS[at].1 {
+        FieldType::Text => row.get::<Option<&str>, _>(at + 3).map(Value::Text),
+        FieldType::Number => row.get::<Option<i64>, _>(at + 3).map(Value::Number),
+    };
+    let values = std::array::from_fn(|at| value(at).unwrap_or(Value::Null));
+    let mut record = Vec::new();
+    Record::new(&values).encode(&mut record);
+    record
 }
 
 /// Where one trail after the other is made.
@@ -380,3 +384,19 @@ pub fn found(report: &Report, kind: FindingKind) -> &Finding {
     assert!(!report.is_clean && finding.is_some(), "no {kind:?}: {report:#?}");
     finding.unwrap()
 }
+
+/// A test for each rule, of one store.
+macro_rules! suite {
+    ($name:ident, $store:ty: $($rule:ident),* $(,)?) => {
+        mod $name {
+            use super::*;
+
+            $(#[tokio::test]
+            async fn $rule() {
+                super::$rule::<$store>(&mut Stage::new()).await;
+            })*
+        }
+    };
+}
+
+pub(super) use suite;

@@ -18,7 +18,9 @@ use tollgate::audit::{
 
 use super::{
     support::{TempDir, denial, intent, settle},
-    trail::{EPOCHS, InPostgres, Sqlite, Stage, TamperStore, WRITER_ROWS, append, entries, found},
+    trail::{
+        EPOCHS, InPostgres, Sqlite, Stage, TamperStore, WRITER_ROWS, append, entries, found, suite,
+    },
 };
 
 async fn two_gateways_of_several_epochs_are_verified<S: TamperStore>(stage: &mut Stage<S>) {
@@ -267,28 +269,13 @@ async fn sqlite_rows_of_before_the_chain_are_counted() {
     rows_of_before_the_chain_are_counted::<Sqlite>(&mut Stage::new()).await;
 }
 
-/// One test a rule for one store.
-macro_rules! suite {
-    ($name:ident, $store:ty) => {
-        mod $name {
-            use super::*;
-
-            suite!(@ $store, two_gateways_of_several_epochs_are_verified);
-            suite!(@ $store, an_empty_store_is_verified_and_many_rows_in_chunks);
-            suite!(@ $store, a_part_of_the_time_is_verified);
-            suite!(@ $store, what_is_older_than_the_retention_may_be_gone);
-            suite!(@ $store, what_waits_in_the_spool_is_not_missing);
-        }
-    };
-    (@ $store:ty, $rule:ident) => {
-        #[tokio::test]
-        async fn $rule() {
-            super::$rule::<$store>(&mut Stage::new()).await;
-        }
-    };
-}
-
-suite!(sqlite_store, Sqlite);
+suite!(sqlite_store, Sqlite:
+    two_gateways_of_several_epochs_are_verified,
+    an_empty_store_is_verified_and_many_rows_in_chunks,
+    a_part_of_the_time_is_verified,
+    what_is_older_than_the_retention_may_be_gone,
+    what_waits_in_the_spool_is_not_missing,
+);
 
 /// One test, as a server takes long to start.
 #[tokio::test]

@@ -261,3 +261,27 @@ fn texts_that_are_full_of_escapes_and_beginnings_come_to_an_end() {
         assert_eq!(counts.len(), 1, "{piece}");
     }
 }
+
+#[test]
+fn sound_in_base64_is_left_alone() {
+    let sound = |bytes: usize| {
+        let bytes: Vec<u8> = (0..bytes).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect();
+        let mut sound = format!("{}/{BETA}/", alphabet::STANDARD_NO_PAD.encode(bytes));
+        sound.extend(std::iter::repeat_n('A', (4 - sound.len() % 4) % 4));
+        sound
+    };
+    let body = |data: &str| {
+        let part =
+            json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } });
+        Bytes::from(json!({ "messages": [{ "content": [part] }] }).to_string())
+    };
+    let long = body(&sound(30_000));
+    let (out, counts) = REDACTOR.redact_json(&long, Depth::Complete);
+    assert_eq!((out.as_ptr(), counts), (long.as_ptr(), Counts::new()));
+
+    // What is short, or is not all base64, is a text.
+    for text in [sound(300), format!("{} ", sound(30_000)), format!("{}-", sound(30_000))] {
+        let (_, counts) = REDACTOR.redact_json(&body(&text), Depth::Complete);
+        assert_eq!(counts["beta"], 1);
+    }
+}

@@ -231,6 +231,10 @@ async fn cut_again_and_again() {
     expect_each_once(&postgres, &calls).await;
 }
 
+/// Ends all other connections: settings of a database are for new ones.
+const END_OTHERS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                          WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_only() {
     let postgres = Postgres::start().await;
@@ -238,13 +242,11 @@ async fn read_only() {
     load.calls().await;
     let mut superuser = postgres.database.superuser().await;
     let name = postgres.database.name();
-    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = on; {others}");
+    let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = on; {END_OTHERS}");
     run(&mut superuser, &set).await;
     load.until_away().await;
     load.calls().await;
-    let reset = format!("ALTER DATABASE {name} RESET default_transaction_read_only; {others}");
+    let reset = format!("ALTER DATABASE {name} RESET default_transaction_read_only; {END_OTHERS}");
     run(&mut superuser, &reset).await;
     load.until_back().await;
     let calls = load.end().await;
@@ -258,9 +260,7 @@ async fn out_of_connections() {
     load.calls().await;
     let mut superuser = postgres.database.superuser().await;
     let name = postgres.database.name();
-    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    run(&mut superuser, &format!("ALTER DATABASE {name} CONNECTION LIMIT 0; {others}")).await;
+    run(&mut superuser, &format!("ALTER DATABASE {name} CONNECTION LIMIT 0; {END_OTHERS}")).await;
     load.until_away().await;
     load.calls().await;
     run(&mut superuser, &format!("ALTER DATABASE {name} CONNECTION LIMIT -1")).await;

@@ -1,11 +1,13 @@
 //! The one place where a configuration becomes a running gateway, and where it ends.
 
+mod port;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::port::{Port, listen, local};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
@@ -21,8 +23,8 @@ use crate::{
     config::{AuditContent, Config, ServerConfig},
     domain::{RequestId, Vocabulary},
     http::{
-        AppState, Readiness, Router, Settings, Sweeper, admin_router, public_router,
-        server::{self, Bounds, ServerTls, TlsError},
+        AppState, Readiness, Settings, Sweeper, admin_router, public_router,
+        server::{self, Bounds, TlsError},
     },
     offload::Offload,
     pipeline::{Gateway, Snapshot, SnapshotError},
@@ -102,32 +104,6 @@ pub struct App {
     background: TaskTracker,
     ledger_health: Option<Arc<LedgerHealth>>,
     stop_background: CancellationToken,
-}
-
-/// A listening port: the task that accepts, and those of its connections.
-#[derive(Debug)]
-struct Port {
-    tasks: TaskTracker,
-    stop: CancellationToken,
-}
-
-impl Port {
-    fn open(
-        listener: TcpListener,
-        router: Router,
-        bounds: Bounds,
-        tls: Option<Arc<ServerTls>>,
-    ) -> Self {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(server::serve(listener, router, bounds, tls, stop.clone(), tasks.clone()));
-        Self { tasks, stop }
-    }
-
-    /// Takes no further connection and no further request.
-    fn close(&self) {
-        self.stop.cancel();
-        self.tasks.close();
-    }
 }
 
 /// What was left when the gateway had stopped. All zero, or there is a bug.
@@ -391,16 +367,6 @@ async fn open_files(config: &Config) -> Result<(Spool, Checkpointer), StartError
     let audit = config.audit.clone();
     let open = move || Ok((Spool::of(&audit)?, Checkpointer::of(&audit)?));
     tokio::task::spawn_blocking(open).await.map_err(|lost| StartError::Thread(lost.into()))?
-}
-
-async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|source| StartError::Listen { key, address, source })
-}
-
-/// The address that a port of 0 became.
-fn local(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
-    listener.local_addr().unwrap_or(asked)
 }
 
 /// Waits for a closed tracker's tasks; false if time runs out.
