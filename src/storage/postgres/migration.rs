@@ -19,8 +19,8 @@ use super::{
 /// `migrations/postgres/`, each once it is released never changed: its checksum is stored.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "audit", include_str!("../../../migrations/postgres/0001_audit.sql")),
-    (2, "query", include_str!("../../../migrations/postgres/0002_query.sql")),
     (10, "verify", include_str!("../../../migrations/postgres/0010_verify.sql")),
+    (11, "query", include_str!("../../../migrations/postgres/0011_query.sql")),
 ];
 const TABLE: &str = "tollgate._sqlx_migrations";
 /// Of gateways that start at once one migrates, and the others wait.

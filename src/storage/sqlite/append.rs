@@ -9,7 +9,7 @@ use sqlx::{
 };
 use tokio::sync::Mutex;
 
-use super::{block::BlockIndex, content, row, text::KnownTexts, usage};
+use super::{block::Block, content, row, text::KnownTexts};
 use crate::audit::{AuditSink, Linked, SinkError};
 
 /// The row counts that there are statements for, as powers of two from 1 to 64. SQLite holds some
@@ -20,18 +20,25 @@ const STATEMENTS: usize = 7;
 /// The audit trail in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteSink {
-    connection: Mutex<(SqliteConnection, KnownTexts)>,
+    writing: Mutex<Writing>,
     /// For each count, that for a call's first terminal entry and that for later ones.
     statements: [[Arc<str>; 2]; STATEMENTS],
-    blocks: BlockIndex,
+}
+
+#[derive(Debug)]
+struct Writing {
+    connection: SqliteConnection,
+    texts: KnownTexts,
+    /// Taken out while a batch is written: after one that was not, it is read from the rows.
+    block: Option<Block>,
 }
 
 impl SqliteSink {
     pub(super) fn new(connection: SqliteConnection) -> Self {
         let statement = |power, superseded| Arc::from(row::insert(1_usize << power, superseded));
         let statements = from_fn(|power| [false, true].map(|it| statement(power, it)));
-        let connection = Mutex::new((connection, KnownTexts::default()));
-        Self { connection, statements, blocks: BlockIndex::new() }
+        let writing = Writing { connection, texts: KnownTexts::default(), block: None };
+        Self { writing: Mutex::new(writing), statements }
     }
 
     /// Inserts as many rows as the statement `power` takes; returns how many were not there.
@@ -54,30 +61,42 @@ impl SqliteSink {
     }
 
     async fn write(&self, records: &[Linked<'_>]) -> sqlx::Result<()> {
-        let (connection, texts) = &mut *self.connection.lock().await;
+        let Writing { connection, texts, block } = &mut *self.writing.lock().await;
         texts.forget();
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        let first = last_seq(&mut transaction).await?;
-        let (mut before, mut left) = (first, records);
+        let mut before = last_seq(&mut transaction).await?;
+        let mut filling = match block.take().filter(|block| block.last() == before) {
+            Some(filling) => Some(filling),
+            None => Some(Block::load(&mut transaction, before).await?),
+        };
+        let mut left = records;
         while let Some(most) = left.len().checked_ilog2() {
             let power = STATEMENTS.min(most as usize + 1) - 1;
             let (part, rest) = left.split_at(1 << power);
             let written = self.insert(&mut transaction, (part, &mut *texts), power, false).await?;
+            let mut superseded = 0;
             if written < part.len() as u64 {
                 // Those were there already, or are second ends of their calls: only the latter are
                 // written now.
                 let again = (part, &mut *texts);
-                let superseded = self.insert(&mut transaction, again, power, true).await?;
+                superseded = self.insert(&mut transaction, again, power, true).await?;
                 tracing::debug!(sent = 1 << power, written, superseded, "audit entries sent again");
             }
-            let last = last_seq(&mut transaction).await?;
-            self.blocks.note(&mut transaction, part, before, last).await?;
-            before = last;
+            if written == part.len() as u64 {
+                if let Some(filling) = &mut filling {
+                    filling.add_all(&mut transaction, part, before).await?;
+                }
+            } else if written + superseded > 0 {
+                // Which of them are new, and as what, the rows themselves say.
+                filling = None;
+            }
+            before += written.saturating_add(superseded).cast_signed();
             left = rest;
         }
         content::write(&mut transaction, records).await?;
-        usage::add(&mut transaction, first).await?;
-        transaction.commit().await
+        transaction.commit().await?;
+        *block = filling;
+        Ok(())
     }
 }
 

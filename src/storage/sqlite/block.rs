@@ -1,24 +1,25 @@
-//! Noting which values occur in which blocks of rows, so that questions find them.
+//! Summing up blocks of rows, so that questions need not read them all.
 //!
-//! See `migrations/sqlite/0003_query.sql` for why there is no index on each column.
+//! `migrations/sqlite/0011_query.sql` says what of a block is kept. The block that is being filled is
+//! summed up in memory, as its rows are written, and stored when it is full: a row costs some hashing
+//! then, where notes of each row's values in a table cost more than the row itself.
 
-use std::{collections::BTreeSet, sync::Arc};
+use futures_util::TryStreamExt as _;
+use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 
-use sqlx::{Arguments, AssertSqlSafe, SqliteConnection, sqlite::SqliteArguments};
+use super::{
+    append::last_seq,
+    bloom::Bloom,
+    row,
+    usage::{self, Spent},
+};
+use crate::audit::{FIELDS, Linked, Record, query::Field};
 
-use crate::audit::{FIELDS, Linked, query::Field};
-
-/// A block has so many rows, in powers of two. Fewer rows take more notes for each, more rows more
+/// A block has so many rows, in powers of two. Fewer rows take more space for each, more rows more
 /// time to read a block.
-pub(super) const BLOCK_BITS: u32 = 8;
-pub(super) const MICROS_PER_HOUR: i64 = 3_600_000_000;
-/// Of longer values the beginning is noted.
-const VALUE_CHARS: usize = 64;
-/// Notes are written so many at once; what is too many for one statement stays unbound, which is no
-/// note.
-const STATEMENT_NOTES: [usize; 4] = [16, 64, 256, 1_024];
+pub(super) const BLOCK_BITS: u32 = 12;
 
-/// The number of a field in `audit_block`, which never changes.
+/// The number of a field in `audit_filter`, which never changes.
 pub(super) const fn number(field: Field) -> i64 {
     match field {
         Field::CallId => 0,
@@ -37,89 +38,160 @@ pub(super) const fn number(field: Field) -> i64 {
     }
 }
 
-/// What is noted of a value.
-pub(super) fn noted(value: &str) -> &str {
-    // Most values are short, which is seen without counting.
-    if value.len() <= VALUE_CHARS {
-        return value;
-    }
-    value.char_indices().nth(VALUE_CHARS).map_or(value, |(end, _)| &value[..end])
+/// What stands in `audit_filter.id` for a field, the block's number left out.
+pub(super) const fn filter_id(field: Field) -> i64 {
+    number(field) << 32
 }
 
-/// The statements, and where in a record the values are.
+/// The first row of a block.
+pub(super) const fn first_seq(block: i64) -> i64 {
+    block << BLOCK_BITS
+}
+
+/// The first block that is not summed up; all after it are not, either.
+pub(super) const NEXT_BLOCK: &str = "SELECT coalesce(max(block) + 1, 0) FROM audit_block";
+
+pub(super) async fn next_block(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar(NEXT_BLOCK).fetch_one(connection).await
+}
+
+/// Sums up the blocks that are full and are not summed up: those of before there were summaries.
+pub(super) async fn sum_up(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let last = last_seq(&mut transaction).await?;
+    if next_block(&mut transaction).await? < last >> BLOCK_BITS {
+        Block::load(&mut transaction, last).await?;
+    }
+    transaction.commit().await
+}
+
+/// The block that is being filled.
 #[derive(Debug)]
-pub(super) struct BlockIndex {
-    notes: [Arc<str>; STATEMENT_NOTES.len()],
-    fields: [(Field, usize); Field::ALL.len()],
+pub(super) struct Block {
+    number: i64,
+    /// The last row that is in it.
+    last: i64,
+    times: (i64, i64),
+    filters: [Bloom; Field::ALL.len()],
+    spent: Spent,
+    columns: Columns,
+}
+
+/// Where in a record the values are.
+#[derive(Debug)]
+struct Columns {
+    fields: [usize; Field::ALL.len()],
     time: usize,
 }
 
-impl BlockIndex {
-    pub(super) fn new() -> Self {
+impl Columns {
+    fn find() -> Self {
         let at = |name| FIELDS.iter().position(|(field, _)| *field == name).unwrap_or_default();
-        let insert = |notes: usize| {
-            let values = vec!["(?,?,?)"; notes].join(",");
-            Arc::from(format!(
-                "INSERT OR IGNORE INTO audit_block (field, value, block) \
-                 SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"
-            ))
-        };
+        Self { fields: Field::ALL.map(|field| at(field.name())), time: at("time_micros") }
+    }
+}
+
+impl Block {
+    fn new(number: i64) -> Self {
         Self {
-            notes: STATEMENT_NOTES.map(insert),
-            fields: Field::ALL.map(|field| (field, at(field.name()))),
-            time: at("time_micros"),
+            number,
+            last: first_seq(number) - 1,
+            times: (i64::MAX, i64::MIN),
+            filters: Field::ALL.map(|_| Bloom::default()),
+            spent: Spent::default(),
+            columns: Columns::find(),
         }
     }
 
-    /// Notes the values of rows that were just written. The rows are at most those numbered after
-    /// `before`, up to `last`.
-    pub(super) async fn note(
-        &self,
-        connection: &mut SqliteConnection,
-        records: &[Linked<'_>],
-        before: i64,
-        last: i64,
-    ) -> sqlx::Result<()> {
-        let written = usize::try_from(last - before).unwrap_or_default();
-        let (mut notes, mut hours) = (BTreeSet::new(), BTreeSet::new());
-        for (seq, linked) in (before + 1..).zip(records) {
-            // Where some were there already it is not known which number each has got.
-            let is_known = written == records.len();
-            let (first, end) = if is_known { (seq, seq) } else { (before + 1, last) };
-            for block in first >> BLOCK_BITS..=end >> BLOCK_BITS {
-                let values = linked.record.values();
-                hours
-                    .extend(values[self.time].number().map(|time| (time / MICROS_PER_HOUR, block)));
-                for (field, at) in self.fields {
-                    notes.extend(values[at].text().map(|it| (number(field), noted(it), block)));
-                }
+    /// Sums up the blocks that are full and the one that is not, from the rows up to `last`, which is
+    /// the last there is.
+    pub(super) async fn load(connection: &mut SqliteConnection, last: i64) -> sqlx::Result<Self> {
+        let mut block = Self::new(next_block(connection).await?);
+        loop {
+            block.read(connection).await?;
+            if last < first_seq(block.number + 1) - 1 {
+                block.last = last;
+                return Ok(block);
             }
+            block.store(connection).await?;
         }
-        let notes: Vec<_> = notes.into_iter().collect();
-        for part in notes.chunks(STATEMENT_NOTES[STATEMENT_NOTES.len() - 1]) {
-            self.insert(connection, part).await?;
-        }
-        for (hour, block) in hours {
-            let note = "INSERT OR IGNORE INTO audit_hour (hour, block) VALUES (?, ?)";
-            sqlx::query(note).bind(hour).bind(block).execute(&mut *connection).await?;
+    }
+
+    /// The last row that is in it. There is none after it, unless another process writes.
+    pub(super) const fn last(&self) -> i64 {
+        self.last
+    }
+
+    async fn read(&mut self, connection: &mut SqliteConnection) -> sqlx::Result<()> {
+        let rows = format!(
+            "SELECT seq, superseded, {} FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq",
+            row::fields()
+        );
+        let rows = sqlx::query(AssertSqlSafe(rows))
+            .bind(first_seq(self.number))
+            .bind(first_seq(self.number + 1));
+        let mut rows = rows.fetch(connection);
+        while let Some(found) = rows.try_next().await? {
+            let seq = found.try_get(0)?;
+            self.add(seq, &row::record(&found, 2)?, found.try_get(1)?);
         }
         Ok(())
     }
 
-    async fn insert(
-        &self,
+    /// Takes in rows that were just written, the first of them behind row `before`.
+    pub(super) async fn add_all(
+        &mut self,
         connection: &mut SqliteConnection,
-        notes: &[(i64, &str, i64)],
+        rows: &[Linked<'_>],
+        before: i64,
     ) -> sqlx::Result<()> {
-        let mut arguments = SqliteArguments::default();
-        let mut bind = |(field, value, block): &(i64, &str, i64)| {
-            arguments.add(*field)?;
-            arguments.add(Arc::<str>::from(*value))?;
-            arguments.add(*block)
-        };
-        notes.iter().try_for_each(&mut bind).map_err(sqlx::Error::Encode)?;
-        let fits = STATEMENT_NOTES.partition_point(|size| *size < notes.len());
-        let statement = Arc::clone(&self.notes[fits.min(STATEMENT_NOTES.len() - 1)]);
-        sqlx::query_with(AssertSqlSafe(statement), arguments).execute(connection).await.map(drop)
+        for (seq, linked) in (before + 1..).zip(rows) {
+            self.add(seq, &linked.record, false);
+            if self.is_full() {
+                self.store(connection).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, seq: i64, record: &Record<'_>, is_superseded: bool) {
+        self.last = seq;
+        let values = record.values();
+        if let Some(time) = values[self.columns.time].number() {
+            self.times = (self.times.0.min(time), self.times.1.max(time));
+        }
+        for (filter, at) in self.filters.iter_mut().zip(self.columns.fields) {
+            if let Some(value) = values[at].text() {
+                filter.add(value);
+            }
+        }
+        if !is_superseded {
+            self.spent.add(record);
+        }
+    }
+
+    /// Has the block all rows that it can have?
+    const fn is_full(&self) -> bool {
+        self.last + 1 >= first_seq(self.number + 1)
+    }
+
+    /// Stores what a full block comes to, and begins the next one.
+    async fn store(&mut self, connection: &mut SqliteConnection) -> sqlx::Result<()> {
+        let insert = "INSERT INTO audit_block (block, first_micros, last_micros) VALUES (?, ?, ?)";
+        let (first, last) = self.times;
+        let block = sqlx::query(insert).bind(self.number).bind(first).bind(last);
+        block.execute(&mut *connection).await?;
+        for (field, filter) in Field::ALL.into_iter().zip(&mut self.filters) {
+            if let Some(bits) = filter.fold() {
+                let insert = "INSERT INTO audit_filter (id, bits) VALUES (?, ?)";
+                let filter = sqlx::query(insert).bind(filter_id(field) | self.number).bind(bits);
+                filter.execute(&mut *connection).await?;
+            }
+            filter.clear();
+        }
+        usage::store(connection, &mut self.spent).await?;
+        self.number += 1;
+        self.times = (i64::MAX, i64::MIN);
+        Ok(())
     }
 }

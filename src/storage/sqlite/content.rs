@@ -1,32 +1,68 @@
 //! What was asked and answered, where that is kept.
 
-use sqlx::{AssertSqlSafe, Row, SqliteConnection};
+use std::sync::Arc;
 
-use crate::audit::{Linked, query::StoredContent};
+use sqlx::{
+    Arguments, AssertSqlSafe, Row, SqliteConnection, error::BoxDynError, sqlite::SqliteArguments,
+};
 
-const INSERT: &str = "INSERT INTO audit_content (entry_id, side, time_micros, text, full_bytes, hash) \
-    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
+use crate::audit::{KeptContent, Linked, query::StoredContent};
+
+/// Sides that one statement takes.
+const SIDES: usize = 16;
+
+fn insert(sides: usize) -> String {
+    let values = vec!["(?,?,?,?,?,?)"; sides].join(",");
+    format!(
+        "INSERT INTO audit_content (entry_id, side, time_micros, text, full_bytes, hash) \
+         VALUES {values} ON CONFLICT DO NOTHING"
+    )
+}
+
+/// One side of a record's content.
+struct Side<'a> {
+    linked: &'a Linked<'a>,
+    is_input: bool,
+    text: &'a str,
+}
+
+impl Side<'_> {
+    fn bind(&self, to: &mut SqliteArguments) -> Result<(), BoxDynError> {
+        let (side, bytes, hash) = if self.is_input {
+            ("input", "input_bytes", "input_hash")
+        } else {
+            ("output", "output_bytes", "output_hash")
+        };
+        let record = &self.linked.record;
+        to.add(record.get("id").text().map(Arc::<str>::from))?;
+        to.add(side)?;
+        to.add(record.get("time_micros").number())?;
+        to.add(Arc::<str>::from(self.text))?;
+        to.add(record.get(bytes).number())?;
+        to.add(record.get(hash).text().map(Arc::<str>::from))
+    }
+}
 
 /// Writes the contents that go with these records.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
     records: &[Linked<'_>],
 ) -> sqlx::Result<()> {
-    for linked in records.iter().filter(|linked| !linked.content.is_empty()) {
-        for (side, text) in [("input", linked.content.input), ("output", linked.content.output)] {
-            let Some(text) = text else { continue };
-            let get = |name: &str| linked.record.get(name);
-            let of_side = |what: &str| linked.record.get(&format!("{side}_{what}"));
-            sqlx::query(INSERT)
-                .bind(get("id").text().unwrap_or_default())
-                .bind(side)
-                .bind(get("time_micros").number().unwrap_or_default())
-                .bind(text)
-                .bind(of_side("bytes").number())
-                .bind(of_side("hash").text())
-                .execute(&mut *connection)
-                .await?;
-        }
+    let sides = records.iter().flat_map(|linked| {
+        let KeptContent { input, output } = linked.content;
+        let side = move |(is_input, text)| Some(Side { linked, is_input, text: text? });
+        [(true, input), (false, output)].into_iter().filter_map(side)
+    });
+    let sides: Vec<_> = sides.collect();
+    let mut left = &sides[..];
+    while !left.is_empty() {
+        // Two statements in all, which SQLite keeps.
+        let (part, rest) = left.split_at(if left.len() < SIDES { 1 } else { SIDES });
+        left = rest;
+        let mut arguments = SqliteArguments::default();
+        part.iter().try_for_each(|side| side.bind(&mut arguments)).map_err(sqlx::Error::Encode)?;
+        let sql = AssertSqlSafe(insert(part.len()));
+        sqlx::query_with(sql, arguments).execute(&mut *connection).await?;
     }
     Ok(())
 }

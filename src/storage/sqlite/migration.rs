@@ -13,8 +13,8 @@ use super::StorageError;
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "audit", include_str!("../../../migrations/sqlite/0001_audit.sql")),
     (2, "chain", include_str!("../../../migrations/sqlite/0002_chain.sql")),
-    (3, "query", include_str!("../../../migrations/sqlite/0003_query.sql")),
     (10, "verify", include_str!("../../../migrations/sqlite/0010_verify.sql")),
+    (11, "query", include_str!("../../../migrations/sqlite/0011_query.sql")),
 ];
 
 /// Applies what is missing, all or nothing; returns how many that was.

@@ -2,6 +2,7 @@
 
 mod append;
 mod block;
+mod bloom;
 mod chain;
 mod content;
 mod migration;
@@ -79,7 +80,7 @@ pub enum StorageError {
 /// Opens the database at `path` for writing; makes and migrates it as needed.
 pub async fn open(path: &Path) -> Result<SqliteSink, StorageError> {
     let mut connection = connect(path).await?;
-    migration::run(path, &mut connection).await?;
+    bring_up_to_date(path, &mut connection).await?;
     Ok(SqliteSink::new(connection))
 }
 
@@ -87,8 +88,18 @@ pub async fn open(path: &Path) -> Result<SqliteSink, StorageError> {
 ///
 /// Returns how many migrations were applied.
 pub async fn migrate(path: &Path) -> Result<usize, StorageError> {
-    let mut connection = connect(path).await?;
-    migration::run(path, &mut connection).await
+    bring_up_to_date(path, &mut connect(path).await?).await
+}
+
+async fn bring_up_to_date(
+    path: &Path,
+    connection: &mut SqliteConnection,
+) -> Result<usize, StorageError> {
+    let applied = migration::run(path, connection).await?;
+    // After a migration that may take some seconds for each million rows, which a batch has not.
+    let summed_up = block::sum_up(connection).await;
+    summed_up.map_err(|source| StorageError::Open { path: path.to_owned(), source })?;
+    Ok(applied)
 }
 
 async fn connect(path: &Path) -> Result<SqliteConnection, StorageError> {

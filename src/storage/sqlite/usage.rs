@@ -1,36 +1,182 @@
-//! What was spent, summed as entries come in.
+//! What was spent: summed for each block of rows when it is full.
 
-use sqlx::{Arguments, AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteArguments};
+use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
 
-use crate::audit::query::{Dimension, MAX_GROUPS, Sums, Usage, UsageFilter, UsageGroup};
+use sqlx::{
+    Arguments, AssertSqlSafe, Row, SqliteConnection, error::BoxDynError, sqlite::SqliteArguments,
+};
 
-/// Adds the rows behind the one numbered `?1` to the sums: those that are really new, whatever was
-/// sent. What one call adds is bounded, and so is the sum: a number too large would refuse a row.
-const ADD: &str = "\
-INSERT INTO audit_usage AS u
-SELECT time_micros / 86400000000, coalesce(subject, ''), coalesce(agent, ''), coalesce(tier, ''),
-       coalesce(model, ''), coalesce(provider, ''), coalesce(capability, ''),
-       CASE WHEN json_valid(extra)
-           THEN coalesce(CAST(extra ->> '$.cost_center' AS TEXT), '') ELSE '' END,
-       count(*), sum(min(coalesce(input_tokens, 0), 1000000000000)),
-       sum(min(coalesce(output_tokens, 0), 1000000000000)),
-       sum(min(coalesce(cached_input_tokens, 0), 1000000000000)),
-       sum(min(coalesce(cost_micro_usd, 0), 1000000000000))
-FROM audit
-WHERE seq > ?1 AND call_id IS NOT NULL AND kind IN ('settle', 'denied', 'canceled')
-      AND NOT superseded
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
-ON CONFLICT DO UPDATE SET
-    calls = calls + excluded.calls,
-    input_tokens = min(input_tokens + excluded.input_tokens, 4000000000000000000),
-    output_tokens = min(output_tokens + excluded.output_tokens, 4000000000000000000),
-    cached_input_tokens =
-        min(cached_input_tokens + excluded.cached_input_tokens, 4000000000000000000),
-    cost_micro_usd = min(cost_micro_usd + excluded.cost_micro_usd, 4000000000000000000)";
+use super::block::{BLOCK_BITS, NEXT_BLOCK};
+use crate::audit::{
+    FIELDS, Record, Value,
+    query::{Dimension, MAX_GROUPS, Sums, Usage, UsageFilter, UsageGroup},
+};
 
-/// Adds the rows that were written behind the one numbered `before`.
-pub(super) async fn add(connection: &mut SqliteConnection, before: i64) -> sqlx::Result<()> {
-    sqlx::query(ADD).bind(before).execute(connection).await.map(drop)
+/// What one call adds is bounded, and so is the sum: a number too large would refuse a row.
+const MOST_OF_A_CALL: i64 = 1_000_000_000_000;
+const MOST: i64 = 4_000_000_000_000_000_000;
+const MICROS_PER_DAY: i64 = 86_400_000_000;
+/// Groups that one statement takes.
+const GROUPS: usize = 32;
+const KEYS: [&str; 6] = ["subject", "agent", "tier", "model", "provider", "capability"];
+const NUMBERS: [&str; 4] =
+    ["input_tokens", "output_tokens", "cached_input_tokens", "cost_micro_usd"];
+
+/// What was spent in a block so far, by all that it can be grouped by.
+#[derive(Debug)]
+pub(super) struct Spent {
+    /// By the day and the texts, a NUL between them: there is none in a record.
+    groups: HashMap<String, Sum>,
+    key: String,
+    columns: Columns,
+}
+
+/// The calls, and the numbers in their order.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    calls: i64,
+    numbers: [i64; NUMBERS.len()],
+}
+
+/// Where in a record the values are.
+#[derive(Debug)]
+struct Columns {
+    keys: [usize; KEYS.len()],
+    numbers: [usize; NUMBERS.len()],
+    extra: usize,
+    kind: usize,
+    call: usize,
+    time: usize,
+}
+
+impl Default for Spent {
+    fn default() -> Self {
+        let at = |name| FIELDS.iter().position(|(field, _)| *field == name).unwrap_or_default();
+        let columns = Columns {
+            keys: KEYS.map(at),
+            numbers: NUMBERS.map(at),
+            extra: at("extra"),
+            kind: at("kind"),
+            call: at("call_id"),
+            time: at("time_micros"),
+        };
+        Self { groups: HashMap::new(), key: String::new(), columns }
+    }
+}
+
+impl Spent {
+    /// Adds a row, if it is the end of a call.
+    pub(super) fn add(&mut self, record: &Record<'_>) {
+        let Self { groups, key, columns } = self;
+        let values = record.values();
+        let is_end = values[columns.kind].text().is_some_and(|kind| ENDS.contains(&kind));
+        if !is_end || values[columns.call] == Value::Null {
+            return;
+        }
+        key.clear();
+        let day = values[columns.time].number().unwrap_or_default() / MICROS_PER_DAY;
+        // Writing to a string does not fail.
+        let _ = write!(key, "{day}");
+        for at in columns.keys {
+            key.push('\0');
+            key.push_str(values[at].text().unwrap_or_default());
+        }
+        key.push('\0');
+        push_cost_center(values[columns.extra].text(), key);
+        // Most calls are like others: their group is found without a copy of its key.
+        let sum = match groups.get_mut(key.as_str()) {
+            Some(sum) => sum,
+            None => groups.entry(key.clone()).or_default(),
+        };
+        sum.calls += 1;
+        for (sum, at) in sum.numbers.iter_mut().zip(columns.numbers) {
+            *sum += values[at].number().unwrap_or_default().min(MOST_OF_A_CALL);
+        }
+    }
+}
+
+const ENDS: [&str; 3] = ["settle", "denied", "canceled"];
+
+/// The cost center in a caller's facts, as SQLite would read it in [`spent`].
+fn push_cost_center(extra: Option<&str>, to: &mut String) {
+    #[derive(serde::Deserialize)]
+    struct Facts<'a> {
+        #[serde(borrow)]
+        cost_center: Option<Cow<'a, str>>,
+    }
+    let Some(extra) = extra.filter(|extra| extra.contains("cost_center")) else { return };
+    // It may have been cut, and be no JSON any more.
+    if let Ok(Facts { cost_center: Some(center) }) = serde_json::from_str(extra) {
+        to.push_str(&center);
+    }
+}
+
+/// Adds what was spent in a block to the sums of the days, and begins anew.
+pub(super) async fn store(
+    connection: &mut SqliteConnection,
+    spent: &mut Spent,
+) -> sqlx::Result<()> {
+    // In the order of the key, so that pages are written one after the other.
+    let mut groups: Vec<(String, Sum)> = spent.groups.drain().collect();
+    groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let mut left = &groups[..];
+    while !left.is_empty() {
+        // Two statements in all, which SQLite keeps.
+        let (part, rest) = left.split_at(if left.len() < GROUPS { 1 } else { GROUPS });
+        left = rest;
+        let mut arguments = SqliteArguments::default();
+        for (key, sum) in part {
+            bind(key, *sum, &mut arguments).map_err(sqlx::Error::Encode)?;
+        }
+        let sql = AssertSqlSafe(upsert(part.len()));
+        sqlx::query_with(sql, arguments).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+fn bind(key: &str, sum: Sum, to: &mut SqliteArguments) -> Result<(), BoxDynError> {
+    let (day, texts) = key.split_once('\0').unwrap_or_default();
+    to.add(day.parse::<i64>()?)?;
+    for text in texts.split('\0') {
+        to.add(text.to_owned())?;
+    }
+    to.add(sum.calls)?;
+    sum.numbers.iter().try_for_each(|number| to.add(*number))
+}
+
+fn upsert(groups: usize) -> String {
+    let columns = KEYS.len() + NUMBERS.len() + 3;
+    let row = format!("({})", vec!["?"; columns].join(","));
+    let sums = NUMBERS.map(|name| format!("{name} = min({name} + excluded.{name}, {MOST})"));
+    format!(
+        "INSERT INTO audit_usage (day, {}, cost_center, calls, {}) VALUES {} \
+         ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, {}",
+        KEYS.join(", "),
+        NUMBERS.join(", "),
+        vec![row; groups].join(","),
+        sums.join(", ")
+    )
+}
+
+/// What is asked: the sums of the days, and the rows of the blocks that are in none yet. Both from
+/// one statement, so that no row is in both or in neither.
+fn spent() -> String {
+    let keys = KEYS.map(|name| format!("coalesce({name}, '')")).join(", ");
+    let most = MOST_OF_A_CALL;
+    let numbers = NUMBERS.map(|name| format!("min(coalesce({name}, 0), {most})")).join(", ");
+    let ends = ENDS.map(|kind| format!("'{kind}'")).join(", ");
+    format!(
+        "SELECT day, {columns}, cost_center, calls, {sums} FROM audit_usage \
+         UNION ALL \
+         SELECT time_micros / {MICROS_PER_DAY}, {keys}, \
+             CASE WHEN json_valid(extra) \
+                 THEN coalesce(CAST(extra ->> '$.cost_center' AS TEXT), '') ELSE '' END, \
+             1, {numbers} \
+         FROM audit WHERE seq >= ({NEXT_BLOCK}) << {BLOCK_BITS} \
+             AND call_id IS NOT NULL AND kind IN ({ends}) AND NOT superseded",
+        columns = KEYS.join(", "),
+        sums = NUMBERS.join(", "),
+    )
 }
 
 /// As numbers that can't overflow.
@@ -61,17 +207,18 @@ fn statement(filter: &UsageFilter, in_groups: bool) -> sqlx::Result<(String, Sql
             other => other.name(),
         })
         .collect();
+    let spent = spent();
     let sql = if in_groups {
         let keys = columns.join(", ");
         let limit = MAX_GROUPS + 1;
         let numbers: Vec<String> = (1..=columns.len()).map(|number| number.to_string()).collect();
         let numbers = numbers.join(", ");
         format!(
-            "SELECT {keys}, {SUMS} FROM audit_usage WHERE {conditions} GROUP BY {numbers} \
+            "SELECT {keys}, {SUMS} FROM ({spent}) WHERE {conditions} GROUP BY {numbers} \
              ORDER BY total(cost_micro_usd) DESC, total(calls) DESC, {numbers} LIMIT {limit}"
         )
     } else {
-        format!("SELECT {SUMS} FROM audit_usage WHERE {conditions}")
+        format!("SELECT {SUMS} FROM ({spent}) WHERE {conditions}")
     };
     Ok((sql, arguments))
 }

@@ -1,5 +1,6 @@
 //! The audit trail: the handle over a sink that fails on demand, and each real sink.
 
+mod block;
 mod chain;
 mod checkpoint;
 mod content;

@@ -27,6 +27,9 @@ use super::{
 /// A store that is written and asked.
 #[async_trait(?Send)]
 pub trait Fixture: Sized {
+    /// As many as the store has to have for all of its ways to find some.
+    const ROWS: usize;
+
     async fn make() -> Self;
     fn sink(&self) -> &dyn AuditSink;
     fn trail(&self) -> &dyn AuditQuery;
@@ -40,6 +43,9 @@ pub struct Sqlite {
 
 #[async_trait(?Send)]
 impl Fixture for Sqlite {
+    /// One block that is summed up, and one that is not.
+    const ROWS: usize = 4_500;
+
     async fn make() -> Self {
         let directory = TempDir::new();
         let sink = sqlite::open(&directory.file()).await.unwrap();
@@ -63,6 +69,8 @@ pub struct OnPostgres {
 
 #[async_trait(?Send)]
 impl Fixture for OnPostgres {
+    const ROWS: usize = 700;
+
     async fn make() -> Self {
         let store = Postgres::start().await;
         postgres::migrate(&store.config).await.unwrap();
@@ -118,7 +126,7 @@ fn entry_of(index: usize, seed: u64) -> Entry {
     let vocabulary = Vocabulary::new(["fleet:write", "model:reasoning"]);
     let kind = EntryKind::ALL[usize::try_from(of(0, 8)).unwrap().min(6)];
     let mut entry = Entry::new(kind, "create_chat_completion", format!("r-{index}"));
-    entry.time = at(i64::try_from(index).unwrap() * 7);
+    entry.time = at(i64::try_from(index).unwrap() * 4);
     let uuid = |number: u64| Uuid::from_u128(u128::from(number));
     entry.call_id = (of(3, 4) > 0).then(|| uuid(of(5, 16)).to_string().parse::<CallId>().unwrap());
     entry.stream_id =
@@ -196,12 +204,12 @@ fn filters() -> impl Strategy<Value = Vec<(&'static str, String)>> {
 async fn pages_have_what_a_filter_takes<F: Fixture>() {
     let fixture = F::make().await;
     let mut runner = TestRunner::deterministic();
-    let seeds = proptest::collection::vec(any::<u64>(), 700);
+    let seeds = proptest::collection::vec(any::<u64>(), F::ROWS);
     let seeds = seeds.new_tree(&mut runner).unwrap().current();
     let entries: Vec<_> = seeds.iter().enumerate().map(|(at, seed)| entry_of(at, *seed)).collect();
     let batch = Batch::of(&entries);
     let linked = batch.linked();
-    for part in linked.chunks(90) {
+    for part in linked.chunks(F::ROWS / 8) {
         fixture.sink().append(part).await.unwrap();
         // Again, as after a crash.
         fixture.sink().append(&part[..part.len() / 3]).await.unwrap();
@@ -218,10 +226,10 @@ async fn pages_have_what_a_filter_takes<F: Fixture>() {
             .map(|(entry, _)| entry.id.to_string())
             .collect();
         found_any += usize::from(!expected.is_empty());
-        let oldest = all(fixture.trail(), &filter, Order::OldestFirst, 101).await;
+        let oldest = all(fixture.trail(), &filter, Order::OldestFirst, 301).await;
         assert_eq!(ids(&oldest), expected, "{terms:?}");
         expected.reverse();
-        for size in [41, 1_000] {
+        for size in [u32::try_from(F::ROWS / 17).unwrap(), 1_000] {
             let newest = all(fixture.trail(), &filter, Order::NewestFirst, size).await;
             assert_eq!(ids(&newest), expected, "{terms:?}");
         }

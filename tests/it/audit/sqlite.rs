@@ -18,7 +18,7 @@ use tollgate::{
 use super::support::{Batch, TempDir, append, denial, intent, settle};
 
 /// A connection of a stranger's, who may write.
-async fn connect(path: &Path) -> SqliteConnection {
+pub async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).connect().await.unwrap()
 }
 
@@ -155,7 +155,7 @@ async fn a_database_of_before_the_chain_opens_and_goes_on() {
     for undo in [
         "DROP TABLE audit",
         "DROP TABLE audit_block",
-        "DROP TABLE audit_hour",
+        "DROP TABLE audit_filter",
         "DROP TABLE audit_usage",
         "DROP TABLE audit_content",
         include_str!("../../../migrations/sqlite/0001_audit.sql"),
