@@ -1,19 +1,23 @@
--- What finds entries. Time is found by the primary key, which also finds what nearly every entry has
--- (an outcome of `ok`): those questions walk back in time until they have their page. Each
--- index here costs every row that it takes, so what is rare is indexed alone.
+-- What finds entries. Each index here costs every row that it takes, some 0.5 µs and its bytes, so:
+-- - Time is found by the days' partitions and the primary key, which also finds what nearly every
+--   entry has (an outcome of `ok`): those questions walk back in time until they have their page.
+-- - What repeats is indexed without the time: of equal keys Postgres keeps one, so that a row takes 7
+--   bytes where it took 45. Which of its rows are of the time that is asked for, the rows say.
+-- - With the time: what is asked for by the hour ("did anything with `fleet:write` touch arcadedb?").
+-- - Of what is unique 16 characters do: the rest is compared in the row.
 --
 -- Texts are up to 8 KiB, which no index takes: 200 characters of them are indexed.
-CREATE INDEX audit_subject ON audit (left(subject, 200), time_micros) WHERE subject IS NOT NULL;
-CREATE INDEX audit_agent ON audit (left(agent, 200), time_micros) WHERE agent IS NOT NULL;
+CREATE INDEX audit_subject ON audit (left(subject, 200)) WHERE subject IS NOT NULL;
+CREATE INDEX audit_agent ON audit (left(agent, 200)) WHERE agent IS NOT NULL;
+CREATE INDEX audit_model ON audit (left(model, 200)) WHERE model IS NOT NULL;
+CREATE INDEX audit_tier ON audit (left(tier, 200)) WHERE tier IS NOT NULL;
+CREATE INDEX audit_run ON audit (left(run_id, 200)) WHERE run_id IS NOT NULL;
 CREATE INDEX audit_capability ON audit (left(capability, 200), time_micros)
     WHERE capability IS NOT NULL;
-CREATE INDEX audit_model ON audit (left(model, 200), time_micros) WHERE model IS NOT NULL;
 CREATE INDEX audit_tool ON audit (left(tool, 200), time_micros) WHERE tool IS NOT NULL;
-CREATE INDEX audit_run ON audit (left(run_id, 200), time_micros) WHERE run_id IS NOT NULL;
-CREATE INDEX audit_trace ON audit (left(trace_id, 200)) WHERE trace_id IS NOT NULL;
+CREATE INDEX audit_trace ON audit (left(trace_id, 16)) WHERE trace_id IS NOT NULL;
+CREATE INDEX audit_input ON audit (left(input_hash, 16)) WHERE input_hash IS NOT NULL;
 CREATE INDEX audit_stream ON audit (stream_id) WHERE stream_id IS NOT NULL;
-CREATE INDEX audit_input ON audit (left(input_hash, 200)) WHERE input_hash IS NOT NULL;
-CREATE INDEX audit_tier ON audit (left(tier, 200), time_micros) WHERE tier IS NOT NULL;
 CREATE INDEX audit_outcome ON audit (left(outcome, 200), time_micros)
     WHERE outcome IS NOT NULL AND outcome <> 'ok';
 CREATE INDEX audit_kind ON audit (kind, time_micros) WHERE kind NOT IN ('intent', 'settle');

@@ -41,7 +41,12 @@ impl Statement {
             let condition = match field {
                 Field::CallId | Field::StreamId => format!(" AND {name} = {value}::uuid"),
                 Field::Kind => format!(" AND {name} = {value}"),
-                _ => format!(" AND left({name}, 200) = left({value}, 200) AND {name} = {value}"),
+                _ => {
+                    let chars = indexed_chars(*field);
+                    format!(
+                        " AND left({name}, {chars}) = left({value}, {chars}) AND {name} = {value}"
+                    )
+                }
             };
             self.add(&condition);
         }
@@ -58,6 +63,14 @@ impl Statement {
         let query = sqlx::query_with(AssertSqlSafe(self.sql), self.arguments);
         let rows = query.fetch_all(connection).await?;
         rows.iter().map(row::read).collect()
+    }
+}
+
+/// How much of a text its index has: see `migrations/postgres/0011_query.sql`.
+const fn indexed_chars(field: Field) -> u32 {
+    match field {
+        Field::TraceId | Field::InputHash => 16,
+        _ => 200,
     }
 }
 
