@@ -5,18 +5,19 @@
 --   bytes where it took 45. Which of its rows are of the time that is asked for, the rows say.
 -- - With the time: what is asked for by the hour ("did anything with `fleet:write` touch arcadedb?").
 -- - Of what is unique 16 characters do: the rest is compared in the row.
+-- - Only what is ordered by time leaves out nulls: of an expression in a partial index the planner
+--   takes no statistics, and would rather walk back in time for what is rare.
 --
 -- Texts are up to 8 KiB, which no index takes: 200 characters of them are indexed.
-CREATE INDEX audit_subject ON audit (left(subject, 200)) WHERE subject IS NOT NULL;
-CREATE INDEX audit_agent ON audit (left(agent, 200)) WHERE agent IS NOT NULL;
-CREATE INDEX audit_model ON audit (left(model, 200)) WHERE model IS NOT NULL;
-CREATE INDEX audit_tier ON audit (left(tier, 200)) WHERE tier IS NOT NULL;
-CREATE INDEX audit_run ON audit (left(run_id, 200)) WHERE run_id IS NOT NULL;
-CREATE INDEX audit_capability ON audit (left(capability, 200), time_micros)
-    WHERE capability IS NOT NULL;
+CREATE INDEX audit_subject ON audit (left(subject, 200));
+CREATE INDEX audit_agent ON audit (left(agent, 200));
+CREATE INDEX audit_model ON audit (left(model, 200));
+CREATE INDEX audit_tier ON audit (left(tier, 200));
+CREATE INDEX audit_run ON audit (left(run_id, 200));
+CREATE INDEX audit_capability ON audit (left(capability, 200), time_micros);
 CREATE INDEX audit_tool ON audit (left(tool, 200), time_micros) WHERE tool IS NOT NULL;
-CREATE INDEX audit_trace ON audit (left(trace_id, 16)) WHERE trace_id IS NOT NULL;
-CREATE INDEX audit_input ON audit (left(input_hash, 16)) WHERE input_hash IS NOT NULL;
+CREATE INDEX audit_trace ON audit (left(trace_id, 16));
+CREATE INDEX audit_input ON audit (left(input_hash, 16));
 CREATE INDEX audit_stream ON audit (stream_id) WHERE stream_id IS NOT NULL;
 CREATE INDEX audit_outcome ON audit (left(outcome, 200), time_micros)
     WHERE outcome IS NOT NULL AND outcome <> 'ok';

@@ -12,6 +12,8 @@ use super::Hash;
 pub const MAX_CONTENT_BYTES: usize = 64 << 10;
 /// Room for that marker.
 const MARKER_BYTES: usize = 80;
+/// What is kept of a text that is too long.
+const CUT_BYTES: usize = MAX_CONTENT_BYTES - MARKER_BYTES;
 /// Begins what is not the text's own: it is taken out of texts, so that none can pass for it.
 const SEPARATOR: char = '\u{1e}';
 
@@ -120,7 +122,7 @@ pub fn keep(text: &str) -> Box<str> {
     if text.len() <= MAX_CONTENT_BYTES {
         return text.into();
     }
-    let kept = &text[..text.floor_char_boundary(MAX_CONTENT_BYTES - MARKER_BYTES)];
+    let kept = &text[..text.floor_char_boundary(CUT_BYTES)];
     with_marker(kept.to_owned(), text.len() as u64)
 }
 
@@ -128,6 +130,20 @@ fn with_marker(mut kept: String, bytes: u64) -> Box<str> {
     let marker = format!("{SEPARATOR}truncated: the first {} of {bytes} bytes", kept.len());
     kept.push_str(&marker);
     kept.into()
+}
+
+/// How long the whole was of which `kept` is the beginning; `None` where it is the whole.
+///
+/// No text of ours that is kept in whole ends like that: an answer has no U+001E of its own, and a
+/// request is JSON, which has none.
+pub(super) fn full_bytes(kept: &str) -> Option<u64> {
+    let (text, marker) = kept.rsplit_once(SEPARATOR)?;
+    let rest = marker.strip_prefix("truncated: the first ")?.strip_suffix(" bytes")?;
+    let (first, whole) = rest.split_once(" of ")?;
+    // As much as there is room for, up to a character that has none.
+    let is_cut_there = (CUT_BYTES - 3..=CUT_BYTES).contains(&text.len());
+    let is_so_long = is_cut_there && first.parse() == Ok(text.len());
+    whole.parse().ok().filter(|whole| is_so_long && *whole > text.len() as u64)
 }
 
 /// What a piece of an answer is a part of.
@@ -190,7 +206,7 @@ impl Transcript {
         self.context.get_or_insert_with(|| Context::new(&SHA256)).update(text.as_bytes());
         if let Some(kept) = &mut self.kept {
             // Up to the first piece that has no room: what is kept has no holes.
-            let room = MAX_CONTENT_BYTES - MARKER_BYTES - kept.len();
+            let room = CUT_BYTES - kept.len();
             if kept.len() as u64 == self.bytes {
                 kept.push_str(&text[..text.floor_char_boundary(room)]);
             }

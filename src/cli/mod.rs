@@ -174,6 +174,7 @@ Examples:
   tollgate audit verify --config tollgate.toml
   tollgate audit verify --path copy.db --checkpoints checkpoints.jsonl --public-key checkpoint.pub
   tollgate audit verify --config tollgate.toml --from 2026-07-01 --to 2026-07-02 --json
+  tollgate audit verify --config tollgate.toml --content
 
 Each finding names the row or the checkpoint. Without --config, checkpoints and key are looked for
 beside the database. What it proves, and what it can't: README.md, \"The audit trail\".

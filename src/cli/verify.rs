@@ -15,7 +15,7 @@ use super::{Database, Failure, complain, runtime, say};
 use crate::{
     audit::{
         checkpoint::{CheckpointKey, PublicKey, read_public_keys},
-        verify::{self, ChainReader, Report},
+        verify::{self, ChainReader, ContentReport, Report},
     },
     config::{AuditConfig, AuditStore, CheckpointTarget},
     storage::{postgres::PostgresChain, sqlite::SqliteChain},
@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// Look only at what was written until then
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Timestamp>,
+    /// Hold what is kept of prompts and answers against its hashes, too
+    #[arg(long)]
+    content: bool,
     /// JSON instead of sentences
     #[arg(long)]
     json: bool,
@@ -85,7 +88,7 @@ pub(super) fn public_key(database: &Database) -> Result<(), Failure> {
 
 fn verified(options: Options) -> Result<bool, Failure> {
     let is_configured = options.database.path.is_none() && options.database.config.is_some();
-    let Options { database, checkpoints, public_key, spool, from, to, json } = options;
+    let Options { database, checkpoints, public_key, spool, from, to, content, json } = options;
     let config = database.audit()?;
     let mut notes = Vec::new();
     let checkpoints = logs(&config, checkpoints, is_configured, &mut notes);
@@ -100,6 +103,7 @@ fn verified(options: Options) -> Result<bool, Failure> {
         from,
         to,
         retention_days: config.retention_days,
+        contents: content,
         now: Timestamp::now(),
     };
     let started = Instant::now();
@@ -197,10 +201,29 @@ fn print(report: &Report, took: Duration, out: &mut impl Write) -> io::Result<()
     if report.unchained_rows > 0 {
         writeln!(out, "{} rows from before the chain: nothing proves them", report.unchained_rows)?;
     }
+    if let Some(contents) = &report.contents {
+        print_contents(contents, out)?;
+    }
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
     }
     summarize(report, took, out)
+}
+
+fn print_contents(contents: &ContentReport, out: &mut impl Write) -> io::Result<()> {
+    let ContentReport { checked, truncated, without_row, expired, missing } = contents;
+    writeln!(out, "content: {checked} sides were held against their hashes")?;
+    for (count, what) in [
+        (truncated, "are kept in part: the hash of the whole does not prove their beginning"),
+        (without_row, "belong to no row, or to one that has not come yet"),
+        (expired, "are gone with the retention"),
+        (missing, "are not there: not kept (audit.content), or deleted"),
+    ] {
+        if *count > 0 {
+            writeln!(out, "content: {count} sides {what}")?;
+        }
+    }
+    Ok(())
 }
 
 fn summarize(report: &Report, took: Duration, out: &mut impl Write) -> io::Result<()> {

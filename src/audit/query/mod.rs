@@ -7,7 +7,7 @@ mod filter;
 mod run;
 mod usage;
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, time::Duration};
 
 use async_trait::async_trait;
 
@@ -23,6 +23,23 @@ pub const PAGE_ENTRIES: u32 = 1_000;
 
 /// The most entries whose contents are read at once: 6 MiB, if all is kept of all.
 pub const CONTENT_ENTRIES: u32 = 50;
+
+/// What questions may take, so that they leave the machine to the calls.
+#[derive(Debug, Clone, Copy)]
+pub struct QueryLimits {
+    /// How long one may take. Whoever asks for more than that is to ask for less at once.
+    pub answer: Duration,
+    /// How long is waited for others to be answered.
+    pub wait: Duration,
+    /// Questions at once, each by a connection: they are few, and the store serves calls as well.
+    pub at_once: usize,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self { answer: Duration::from_secs(5), wait: Duration::from_secs(2), at_once: 4 }
+    }
+}
 
 /// Which way pages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,6 +30,8 @@ pub enum FindingKind {
     Unchained,
     /// A row that queries leave out, though it is not a later end of its call.
     Hidden,
+    /// What is kept of a prompt or an answer is another than its row has the hash of.
+    ContentEdited,
     /// A line of a log is no checkpoint, or not as it was signed.
     CheckpointEdited,
     /// A checkpoint is signed by a key that is none of the given ones.
@@ -56,6 +58,7 @@ impl FindingKind {
             Self::Uncovered => "uncovered",
             Self::Unchained => "unchained",
             Self::Hidden => "hidden",
+            Self::ContentEdited => "content edited",
             Self::CheckpointEdited => "checkpoint edited",
             Self::CheckpointKey => "checkpoint key",
             Self::CheckpointGap => "checkpoint gap",

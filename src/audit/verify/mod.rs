@@ -13,7 +13,8 @@
 //! - Anything, against one who has the store and the signing key as well. So the key is to be where
 //!   the store's administrators are not, and checkpoints go where neither can change them.
 //! - What is not hashed: a row's number in its store (`seq`), the mark `superseded` (which is
-//!   checked for sense: only a later end of a call may have it), and content. Content's hash is.
+//!   checked for sense: only a later end of a call may have it), and content. Content's hash is, and
+//!   content is held against it where that is asked for ([`Options::contents`]).
 //! - Rows from before there was a chain. They are counted.
 //!
 //! Rows are read in chunks, one being hashed while the next is read, so that memory stays constant
@@ -21,6 +22,7 @@
 //! the row before it has in the store.
 
 mod chunk;
+mod content;
 mod finding;
 mod logs;
 mod report;
@@ -39,9 +41,10 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 pub use chunk::{CHUNK_ROWS, ChainChunk, StoredLink};
+pub use content::{CONTENT_SIDES, ContentBounds, ContentRow, KeptSide, MissingSides};
 pub use finding::{Finding, FindingKind, Spot};
 use logs::Logs;
-pub use report::{CheckpointReport, MAX_FINDINGS, Report, WriterReport};
+pub use report::{CheckpointReport, ContentReport, MAX_FINDINGS, Report, WriterReport};
 pub use walk::CHECKPOINT_GRACE;
 use walk::{Walk, Walking};
 
@@ -92,6 +95,19 @@ pub trait ChainReader: Send {
     async fn unchained(&mut self) -> Result<Unchained, ChainError>;
     /// How many rows are marked superseded that are no later end of their call, and the first.
     async fn hidden(&mut self) -> Result<(u64, Spot), ChainError>;
+    /// The sides of contents that come after this entry's side, in that order, at most
+    /// [`CONTENT_SIDES`]; none at the end.
+    async fn contents(
+        &mut self,
+        after: Option<(&str, &str)>,
+        bounds: ContentBounds,
+    ) -> Result<Vec<KeptSide>, ChainError>;
+    /// How many sides rows have a hash of that are not kept; those older than `expired_before` apart.
+    async fn without_content(
+        &mut self,
+        expired_before: Option<Timestamp>,
+        bounds: ContentBounds,
+    ) -> Result<MissingSides, ChainError>;
 }
 
 /// The store could not be read.
@@ -132,6 +148,8 @@ pub struct Options {
     pub to: Option<Timestamp>,
     /// Rows older than this may be gone.
     pub retention_days: Option<u32>,
+    /// Are contents to be held against their hashes, too?
+    pub contents: bool,
     pub now: Timestamp,
 }
 
@@ -169,6 +187,9 @@ pub async fn verify(
     }
     verification.unchained(reader).await?;
     verification.hidden(reader).await?;
+    if verification.options.contents {
+        verification = verification.contents(reader).await?;
+    }
     verification.report.close();
     Ok(verification.report)
 }
@@ -288,14 +309,20 @@ impl Verification {
         spawn_blocking(move || self.end(walk, writer)).await?
     }
 
+    /// What is older than this may be gone.
+    fn expired_before(&self) -> Option<Timestamp> {
+        let Options { now, retention_days, .. } = self.options;
+        let kept = SignedDuration::from_hours(24 * i64::from(retention_days?));
+        now.checked_sub(kept - RETENTION_SLACK).ok()
+    }
+
     fn walk(&self, writer: Uuid, span: Option<&Span>) -> Result<Walk, VerifyError> {
-        let Options { from, to, now, retention_days, .. } = self.options;
+        let Options { from, to, now, .. } = self.options;
         let first = span.and_then(|span| u64::try_from(span.first).ok()).unwrap_or(1);
         let last = span.and_then(|span| u64::try_from(span.last).ok());
-        let kept = retention_days.map(|days| SignedDuration::from_hours(24 * i64::from(days)));
         let how = Walking {
             now,
-            expired_before: kept.and_then(|kept| now.checked_sub(kept - RETENTION_SLACK).ok()),
+            expired_before: self.expired_before(),
             first: if from.is_some() { first.max(1) } else { 1 },
             until: to.and(last),
             has_checkpoints: self.options.checkpoints.is_some(),

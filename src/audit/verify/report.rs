@@ -28,6 +28,9 @@ pub struct Report {
     /// `None` where none were given: then nothing shows rows removed from the end, nor a chain that
     /// was made anew.
     pub checkpoints: Option<CheckpointReport>,
+    /// `None` where contents were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<ContentReport>,
     /// What is to be known and is no finding.
     pub notes: Vec<String>,
 }
@@ -57,6 +60,21 @@ pub struct CheckpointReport {
     pub checkpoints: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
+}
+
+/// What is kept of prompts and answers. Each has two sides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ContentReport {
+    /// Sides that are there.
+    pub checked: u64,
+    /// Of them, those of which the beginning is kept: the hash does not prove it.
+    pub truncated: u64,
+    /// Of them, those that no row speaks of (yet).
+    pub without_row: u64,
+    /// Sides that are not there, of rows that are older than the retention.
+    pub expired: u64,
+    /// Others that are not there: not kept, or deleted.
+    pub missing: u64,
 }
 
 impl Report {

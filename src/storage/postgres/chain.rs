@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     PostgresError,
     connection::{Connector, Role},
+    content,
     copy::Rows,
     dead_letter::Letters,
     migration::Schema,
@@ -19,7 +20,8 @@ use crate::{
     audit::{
         FIELDS, FieldType, Record, Value,
         verify::{
-            CHUNK_ROWS, ChainChunk, ChainError, ChainReader, Span, Spot, StoredLink, Unchained,
+            CHUNK_ROWS, ChainChunk, ChainError, ChainReader, ContentBounds, KeptSide, MissingSides,
+            Span, Spot, StoredLink, Unchained,
         },
     },
     config::AuditConfig,
@@ -369,5 +371,23 @@ impl ChainReader for PostgresChain {
 
     async fn hidden(&mut self) -> Result<(u64, Spot), ChainError> {
         self.read_hidden().await.map_err(ChainError::new)
+    }
+
+    async fn contents(
+        &mut self,
+        after: Option<(&str, &str)>,
+        bounds: ContentBounds,
+    ) -> Result<Vec<KeptSide>, ChainError> {
+        let connection = self.connection().await.map_err(ChainError::new)?;
+        content::kept(connection, after, bounds).await.map_err(ChainError::new)
+    }
+
+    async fn without_content(
+        &mut self,
+        expired_before: Option<Timestamp>,
+        bounds: ContentBounds,
+    ) -> Result<MissingSides, ChainError> {
+        let connection = self.connection().await.map_err(ChainError::new)?;
+        content::missing(connection, expired_before, bounds).await.map_err(ChainError::new)
     }
 }

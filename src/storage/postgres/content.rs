@@ -1,8 +1,16 @@
 //! What was asked and answered, where that is kept.
 
-use sqlx::{PgConnection, Row, postgres::PgRow};
+use jiff::Timestamp;
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
-use crate::audit::{Linked, query::StoredContent};
+use crate::audit::{
+    Linked,
+    query::StoredContent,
+    verify::{CONTENT_SIDES, ContentBounds, ContentRow, KeptSide, MissingSides, Spot},
+};
+
+/// Before all ids.
+const FIRST: &str = "00000000-0000-0000-0000-000000000000";
 
 const INSERT: &str = "INSERT INTO audit_content (entry_id, side, time_micros, text, full_bytes, hash) \
     SELECT entry_id::uuid, side, time_micros, text, full_bytes, hash \
@@ -41,6 +49,82 @@ pub(super) async fn write(
         .execute(connection)
         .await
         .map(drop)
+}
+
+/// Sides with what their rows say of them, for verifying.
+pub(super) async fn kept(
+    connection: &mut PgConnection,
+    after: Option<(&str, &str)>,
+    bounds: ContentBounds,
+) -> sqlx::Result<Vec<KeptSide>> {
+    let kept = "SELECT c.entry_id::text, c.side, c.text, c.full_bytes, a.id::text, \
+            CASE c.side WHEN 'input' THEN a.input_hash ELSE a.output_hash END, \
+            CASE c.side WHEN 'input' THEN a.input_bytes ELSE a.output_bytes END, \
+            a.writer::text, a.epoch, a.chain_seq, a.time_micros \
+        FROM audit_content AS c LEFT JOIN audit AS a \
+            ON a.time_micros = c.time_micros AND a.id = c.entry_id \
+        WHERE (c.entry_id, c.side) > ($1::text::uuid, $2::text) \
+            AND c.time_micros BETWEEN $3 AND $4 \
+        ORDER BY c.entry_id, c.side LIMIT $5";
+    let (entry, side) = after.unwrap_or((FIRST, ""));
+    let (from, to) = bounds.micros();
+    let rows = sqlx::query(kept).bind(entry.to_owned()).bind(side.to_owned());
+    let rows = rows.bind(from).bind(to).bind(i64::from(CONTENT_SIDES));
+    rows.fetch_all(connection).await?.iter().map(read_kept).collect()
+}
+
+fn read_kept(row: &PgRow) -> sqlx::Result<KeptSide> {
+    let is_there = row.try_get::<Option<&str>, _>(4)?.is_some();
+    let epoch: Option<i64> = row.try_get(8)?;
+    let seq: Option<i64> = row.try_get(9)?;
+    let time: Option<i64> = row.try_get(10)?;
+    let content = ContentRow {
+        hash: row.try_get(5)?,
+        bytes: row.try_get(6)?,
+        spot: Spot {
+            writer: row.try_get::<Option<&str>, _>(7)?.and_then(|writer| writer.parse().ok()),
+            epoch: epoch.and_then(|epoch| u32::try_from(epoch).ok()),
+            seq: seq.and_then(|seq| u64::try_from(seq).ok()),
+            time: time.and_then(|time| Timestamp::from_microsecond(time).ok()),
+            ..Spot::default()
+        },
+    };
+    Ok(KeptSide {
+        entry_id: row.try_get(0)?,
+        side: row.try_get(1)?,
+        text: row.try_get(2)?,
+        full_bytes: row.try_get(3)?,
+        row: is_there.then_some(content),
+    })
+}
+
+/// Sides that rows have a hash of and that are not there.
+pub(super) async fn missing(
+    connection: &mut PgConnection,
+    expired_before: Option<Timestamp>,
+    bounds: ContentBounds,
+) -> sqlx::Result<MissingSides> {
+    let of = |side: &str| {
+        format!(
+            "SELECT time_micros < $1 AS expired FROM audit AS a WHERE {side}_hash IS NOT NULL \
+             AND time_micros BETWEEN $2 AND $3 AND NOT EXISTS (SELECT FROM audit_content AS c \
+             WHERE c.entry_id = a.id AND c.side = '{side}')"
+        )
+    };
+    let missing = format!(
+        "SELECT count(*) FILTER (WHERE expired), count(*) FILTER (WHERE NOT expired) \
+         FROM ({} UNION ALL {}) AS missing",
+        of("input"),
+        of("output")
+    );
+    let (from, to) = bounds.micros();
+    let (expired, other): (i64, i64) = sqlx::query_as(AssertSqlSafe(missing))
+        .bind(expired_before.map_or(i64::MIN, Timestamp::as_microsecond))
+        .bind(from)
+        .bind(to)
+        .fetch_one(connection)
+        .await?;
+    Ok(MissingSides { expired: expired.unsigned_abs(), other: other.unsigned_abs() })
 }
 
 /// The contents that are kept of these entries.

@@ -37,10 +37,14 @@ impl Statement {
     /// Adds what the filter asks, in the words of the indexes.
     fn add_filter(&mut self, filter: &Filter) -> sqlx::Result<()> {
         for (field, value) in filter.terms() {
+            let is_short =
+                is_indexed_always(*field) && value.chars().count() < indexed_chars(*field);
             let (name, value) = (field.name(), self.bind(value.clone())?);
             let condition = match field {
                 Field::CallId | Field::StreamId => format!(" AND {name} = {value}::uuid"),
                 Field::Kind => format!(" AND {name} = {value}"),
+                // One condition, where it says all: the planner takes two for twice as rare.
+                _ if is_short => format!(" AND left({name}, {}) = {value}", indexed_chars(*field)),
                 _ => {
                     let chars = indexed_chars(*field);
                     format!(
@@ -66,8 +70,13 @@ impl Statement {
     }
 }
 
+/// Has every row a place in its index? One that leaves out some says of the column which.
+const fn is_indexed_always(field: Field) -> bool {
+    !matches!(field, Field::Tool | Field::Outcome)
+}
+
 /// How much of a text its index has: see `migrations/postgres/0011_query.sql`.
-const fn indexed_chars(field: Field) -> u32 {
+const fn indexed_chars(field: Field) -> usize {
     match field {
         Field::TraceId | Field::InputHash => 16,
         _ => 200,

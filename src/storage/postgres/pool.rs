@@ -1,9 +1,6 @@
 //! Connections that read.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -14,29 +11,31 @@ use super::{
     error::{QUERY_CANCELED, code},
     migration::Schema,
 };
-use crate::{audit::query::QueryError, config::AuditConfig};
+use crate::{
+    audit::query::{QueryError, QueryLimits},
+    config::AuditConfig,
+};
 
-/// Connections for each gateway: questions are few, and the database serves many gateways.
-const CONNECTIONS: usize = 4;
-/// How long a question may take.
-const QUERY_LIMIT: Duration = Duration::from_secs(5);
-/// How long is waited for a connection that others have.
-const WAIT_LIMIT: Duration = Duration::from_secs(2);
+/// How soon the database is to see that nobody waits for an answer any more, in milliseconds; it
+/// would go on until then. It can on Linux and the BSDs only.
+const HANG_UP_MS: u32 = 100;
 
 /// Opened as they are needed, and again where they were lost.
 #[derive(Debug)]
 pub(super) struct ReadPool {
     connector: Connector,
+    limits: QueryLimits,
     idle: Mutex<Vec<PgConnection>>,
     room: Semaphore,
 }
 
 impl ReadPool {
-    pub(super) fn new(config: &AuditConfig) -> Result<Self, PostgresError> {
+    pub(super) fn new(config: &AuditConfig, limits: QueryLimits) -> Result<Self, PostgresError> {
         Ok(Self {
             connector: Connector::new(config)?,
+            limits,
             idle: Mutex::default(),
-            room: Semaphore::new(CONNECTIONS),
+            room: Semaphore::new(limits.at_once),
         })
     }
 
@@ -49,7 +48,7 @@ impl ReadPool {
 
     /// A connection for one question.
     pub(super) async fn borrow(&self) -> Result<Loan<'_>, QueryError> {
-        let room = tokio::time::timeout(WAIT_LIMIT, self.room.acquire()).await;
+        let room = tokio::time::timeout(self.limits.wait, self.room.acquire()).await;
         let room = room.ok().and_then(Result::ok).ok_or(QueryError::Busy)?;
         let idle = self.idle().pop();
         let connection = match idle {
@@ -66,13 +65,18 @@ impl ReadPool {
             let role = self.connector.gateway_role().to_owned();
             return Err(PostgresError::NotMigrated { role });
         }
-        // Which index serves depends on the values: what is rare has one of its own.
+        // Which index serves depends on the values. Compiling a plan takes longer than any question.
         let settings = format!(
             "SET statement_timeout = {}; SET plan_cache_mode = force_custom_plan; \
+             SET jit = off; \
              SET default_transaction_read_only = on",
-            QUERY_LIMIT.as_millis()
+            self.limits.answer.as_millis().max(1)
         );
         sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await?;
+        let hang_up = format!("SET client_connection_check_interval = {HANG_UP_MS}");
+        if let Err(error) = sqlx::raw_sql(AssertSqlSafe(hang_up)).execute(&mut connection).await {
+            tracing::debug!(%error, "the database goes on answering those who have gone");
+        }
         Ok(connection)
     }
 
@@ -104,7 +108,7 @@ impl Loan<'_> {
             }
             Err(PostgresError::Query(error)) if code(&error).as_deref() == Some(QUERY_CANCELED) => {
                 pool.idle().push(connection);
-                Err(QueryError::TooSlow(QUERY_LIMIT.as_secs()))
+                Err(QueryError::TooSlow(pool.limits.answer.as_secs()))
             }
             Err(error) => Err(QueryError::read(error)),
         }

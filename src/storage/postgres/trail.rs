@@ -7,7 +7,7 @@ use crate::{
     audit::{
         StoredEntry,
         query::{
-            Arrivals, AuditQuery, CONTENT_ENTRIES, Cursor, Filter, Order, QueryError,
+            Arrivals, AuditQuery, CONTENT_ENTRIES, Cursor, Filter, Order, QueryError, QueryLimits,
             StoredContent, Usage, UsageFilter,
         },
     },
@@ -26,7 +26,15 @@ impl PostgresTrail {
     /// # Errors
     /// [`PostgresError::Url`].
     pub fn new(config: &AuditConfig) -> Result<Self, PostgresError> {
-        Ok(Self { pool: ReadPool::new(config)? })
+        Self::with(config, QueryLimits::default())
+    }
+
+    /// As [`PostgresTrail::new`], within other limits.
+    ///
+    /// # Errors
+    /// [`PostgresError::Url`].
+    pub fn with(config: &AuditConfig, limits: QueryLimits) -> Result<Self, PostgresError> {
+        Ok(Self { pool: ReadPool::new(config, limits)? })
     }
 
     /// As [`PostgresTrail::new`], for who asks now or never.

@@ -7,9 +7,10 @@ use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection, sqlite::SqliteRow};
 
-use super::{StorageError, migration, reader, row};
+use super::{StorageError, content, migration, reader, row};
 use crate::audit::verify::{
-    CHUNK_ROWS, ChainChunk, ChainError, ChainReader, Span, Spot, StoredLink, Unchained,
+    CHUNK_ROWS, ChainChunk, ChainError, ChainReader, ContentBounds, KeptSide, MissingSides, Span,
+    Spot, StoredLink, Unchained,
 };
 
 /// Reads the chain of a SQLite file, beside a gateway that writes it.
@@ -175,5 +176,22 @@ impl ChainReader for SqliteChain {
 
     async fn hidden(&mut self) -> Result<(u64, Spot), ChainError> {
         self.read_hidden().await.map_err(ChainError::new)
+    }
+
+    async fn contents(
+        &mut self,
+        after: Option<(&str, &str)>,
+        bounds: ContentBounds,
+    ) -> Result<Vec<KeptSide>, ChainError> {
+        content::kept(&mut self.connection, after, bounds).await.map_err(ChainError::new)
+    }
+
+    async fn without_content(
+        &mut self,
+        expired_before: Option<Timestamp>,
+        bounds: ContentBounds,
+    ) -> Result<MissingSides, ChainError> {
+        let missing = content::missing(&mut self.connection, expired_before, bounds).await;
+        missing.map_err(ChainError::new)
     }
 }

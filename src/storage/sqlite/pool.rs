@@ -13,14 +13,8 @@ use sqlx::SqliteConnection;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{StorageError, migration, reader};
-use crate::audit::query::QueryError;
+use crate::audit::query::{QueryError, QueryLimits};
 
-/// Connections, each of which has a thread: questions are few, and the machine is the gateway's.
-const CONNECTIONS: usize = 4;
-/// How long one may take. Whoever asks for more than that is to ask for less at once.
-pub(super) const QUERY_LIMIT: Duration = Duration::from_secs(5);
-/// How long is waited for a connection that others have.
-const WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// SQLite looks at the time after so many steps of its machine: some hundred microseconds.
 const STEPS: i32 = 10_000;
 
@@ -28,6 +22,7 @@ const STEPS: i32 = 10_000;
 #[derive(Debug)]
 pub(super) struct ReadPool {
     path: PathBuf,
+    limits: QueryLimits,
     idle: Mutex<Vec<Connection>>,
     room: Semaphore,
 }
@@ -58,26 +53,27 @@ impl Deadline {
 
 impl ReadPool {
     /// Opens the first connection, which says whether the database is one of ours.
-    pub(super) async fn open(path: &Path) -> Result<Self, StorageError> {
+    pub(super) async fn open(path: &Path, limits: QueryLimits) -> Result<Self, StorageError> {
         let mut first = connect(path).await?;
         migration::check_whole(path, &mut first.connection).await?;
         Ok(Self {
             path: path.to_owned(),
+            limits,
             idle: Mutex::new(vec![first]),
-            room: Semaphore::new(CONNECTIONS),
+            room: Semaphore::new(limits.at_once),
         })
     }
 
-    /// A connection, for one question that has [`QUERY_LIMIT`] of the machine's time.
+    /// A connection, for one question that has [`QueryLimits::answer`] of the machine's time.
     pub(super) async fn borrow(&self) -> Result<Loan<'_>, QueryError> {
-        let room = tokio::time::timeout(WAIT_LIMIT, self.room.acquire()).await;
+        let room = tokio::time::timeout(self.limits.wait, self.room.acquire()).await;
         let room = room.ok().and_then(Result::ok).ok_or(QueryError::Busy)?;
         let idle = self.idle().pop();
         let lent = match idle {
             Some(connection) => connection,
             None => connect(&self.path).await.map_err(QueryError::read)?,
         };
-        lent.deadline.set(QUERY_LIMIT);
+        lent.deadline.set(self.limits.answer);
         let giving_up = GivingUp(Arc::clone(&lent.deadline));
         Ok(Loan { lent, pool: self, _giving_up: giving_up, _room: room })
     }
@@ -130,7 +126,7 @@ impl Loan<'_> {
         pool.idle().push(lent);
         answer.map_err(|error| match &error {
             sqlx::Error::Database(told) if told.code().as_deref() == Some(INTERRUPTED) => {
-                QueryError::TooSlow(QUERY_LIMIT.as_secs())
+                QueryError::TooSlow(pool.limits.answer.as_secs())
             }
             _ => QueryError::read(error),
         })

@@ -12,7 +12,7 @@ use crate::audit::{
     StoredEntry,
     query::{
         Arrivals, AuditQuery, CONTENT_ENTRIES, Cursor, Filter, Order, PAGE_ENTRIES, QueryError,
-        StoredContent, Usage, UsageFilter,
+        QueryLimits, StoredContent, Usage, UsageFilter,
     },
 };
 
@@ -28,7 +28,12 @@ impl AuditReader {
 
     /// Opens the database at `path`, which must be there.
     pub async fn open(path: &Path) -> Result<Self, StorageError> {
-        Ok(Self { pool: ReadPool::open(path).await? })
+        Self::open_with(path, QueryLimits::default()).await
+    }
+
+    /// As [`AuditReader::open`], within other limits.
+    pub async fn open_with(path: &Path, limits: QueryLimits) -> Result<Self, StorageError> {
+        Ok(Self { pool: ReadPool::open(path, limits).await? })
     }
 
     /// The rows that came after the one numbered `seq` (at most [`Self::PAGE_ROWS`]), oldest first.

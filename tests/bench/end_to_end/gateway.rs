@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use secrecy::{ExposeSecret as _, SecretString};
+
 use super::{
     Outcome,
     identity::{AUDIENCE, CAPABILITY, ISSUER, TIER},
@@ -30,6 +32,29 @@ pub fn binary(target: &Path) -> Outcome<Option<PathBuf>> {
     Ok(built.is_file().then_some(built))
 }
 
+/// Where its audit entries go.
+pub enum Audit {
+    /// Written before egress, synced each 50 ms.
+    Spool,
+    /// Synced before egress.
+    Strict,
+    /// By the spool, to a database that is migrated.
+    Postgres { url: SecretString },
+}
+
+impl Audit {
+    fn settings(&self) -> String {
+        match self {
+            Self::Spool => "store = \"sqlite\"".to_owned(),
+            Self::Strict => "store = \"sqlite\"\ndurability = \"strict\"".to_owned(),
+            Self::Postgres { url } => {
+                let url = toml::Value::String(url.expose_secret().to_owned());
+                format!("store = \"postgres\"\nurl = {url}")
+            }
+        }
+    }
+}
+
 /// A running gateway. Its standard error goes to a file beside its configuration.
 pub struct Gateway {
     pub address: SocketAddr,
@@ -39,10 +64,16 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub fn start(binary: &Path, files: &Path, jwks: &Path, upstream: SocketAddr) -> Outcome<Self> {
+    pub fn start(
+        binary: &Path,
+        files: &Path,
+        jwks: &Path,
+        upstream: SocketAddr,
+        audit: &Audit,
+    ) -> Outcome<Self> {
         let (address, admin) = (free_address()?, free_address()?);
         let (config, log) = (files.join("tollgate.toml"), files.join("tollgate.log"));
-        fs::write(&config, configuration(address, admin, files, jwks, upstream))?;
+        fs::write(&config, configuration([address, admin, upstream], files, jwks, audit))?;
         let paths = [binary, &config, &log].map(|path| path.to_string_lossy());
         let guard = Process::start("guard", &[&paths[0], &paths[1], &paths[2]])?;
         let pid = guard.line(START)?.parse()?;
@@ -88,14 +119,14 @@ fn free_address() -> io::Result<SocketAddr> {
 
 /// Everything is on, budgets of tokens and money too; they are counted, and far from being reached.
 fn configuration(
-    address: SocketAddr,
-    admin: SocketAddr,
+    [address, admin, upstream]: [SocketAddr; 3],
     files: &Path,
     jwks: &Path,
-    upstream: SocketAddr,
+    audit: &Audit,
 ) -> String {
     let models: String = Answer::ALL.iter().map(|answer| model(answer.model())).collect();
     let (database, jwks) = (quoted(&files.join("audit.db")), quoted(jwks));
+    let audit = audit.settings();
     format!(
         r#"
 [server]
@@ -135,8 +166,8 @@ tokens_burst = 1_000_000_000
 concurrent = 100_000
 
 [audit]
-store = "sqlite"
 path = {database}
+{audit}
 
 [telemetry]
 log = "warn"

@@ -22,6 +22,19 @@ const LIFETIME_S: u64 = 3_600;
 
 /// Makes a key; writes its JWKS (RFC 8037 §2) and a JSON array of tokens that it signed.
 pub fn issue(jwks: &Path, tokens: &Path) -> Outcome<()> {
+    let signing = key(jwks)?;
+    let signed = (0..CALLERS).map(|caller| sign(&signing, caller, CAPABILITY));
+    let signed = signed.collect::<Outcome<Vec<_>>>()?;
+    fs::write(tokens, serde_json::to_string(&signed)?)?;
+    Ok(())
+}
+
+/// Makes a key; writes its JWKS and returns a token for `capability` alone.
+pub fn issue_one(jwks: &Path, capability: &str) -> Outcome<String> {
+    sign(&key(jwks)?, 0, capability)
+}
+
+fn key(jwks: &Path) -> Outcome<EncodingKey> {
     let key = Ed25519KeyPair::generate()?;
     let x = BASE64_URL_SAFE_NO_PAD.encode(key.public_key().as_ref());
     let public = json!({
@@ -30,13 +43,10 @@ pub fn issue(jwks: &Path, tokens: &Path) -> Outcome<()> {
         }]
     });
     fs::write(jwks, public.to_string())?;
-    let signing = EncodingKey::from_ed_der(key.to_pkcs8()?.as_ref());
-    let signed = (0..CALLERS).map(|caller| sign(&signing, caller)).collect::<Outcome<Vec<_>>>()?;
-    fs::write(tokens, serde_json::to_string(&signed)?)?;
-    Ok(())
+    Ok(EncodingKey::from_ed_der(key.to_pkcs8()?.as_ref()))
 }
 
-fn sign(key: &EncodingKey, caller: usize) -> Outcome<String> {
+fn sign(key: &EncodingKey, caller: usize, capability: &str) -> Outcome<String> {
     let mut header = Header::new(Algorithm::EdDSA);
     header.kid = Some(KEY_ID.to_owned());
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
@@ -49,7 +59,7 @@ fn sign(key: &EncodingKey, caller: usize) -> Outcome<String> {
         "exp": now_s + LIFETIME_S,
         "jti": format!("bench-{caller}"),
         "tier": TIER,
-        "capabilities": [CAPABILITY, "budget:tokens-per-day:1_000_000_000", "budget:usd-per-day:1_000_000"],
+        "capabilities": [capability, "budget:tokens-per-day:1_000_000_000", "budget:usd-per-day:1_000_000"],
         "agent": "bench-agent",
         "trust": "L1",
     });

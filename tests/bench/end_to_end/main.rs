@@ -14,6 +14,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is its result")]
 
+mod audit;
 mod gateway;
 mod identity;
 mod listener;
@@ -22,11 +23,21 @@ mod measure;
 mod mock_upstream;
 mod option;
 mod pass_through;
+#[path = "../../it/support/patience.rs"]
+mod patience;
 mod payload;
 mod plan;
 mod process;
 mod process_usage;
 mod report;
+#[path = "../../it/support/postgres.rs"]
+#[expect(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests do more with a server than start it, and fail by panicking"
+)]
+mod server;
 mod stand;
 
 use std::{

@@ -4,6 +4,8 @@ use std::{path::Path, time::Duration};
 
 use super::{
     Failure, Outcome,
+    audit::{self, Extent},
+    gateway::Audit,
     option::{Options, Part},
     payload::{Ask, PACE_MS},
     plan::{GO, Tally, Work},
@@ -34,6 +36,9 @@ struct Size {
     open_rounds: u32,
     open_s: u64,
     held_streams: usize,
+    audit_rounds: u32,
+    audit_rows: usize,
+    question_rows: u64,
     settling_s: u64,
     deadline_s: u64,
 }
@@ -48,6 +53,9 @@ impl Size {
         open_rounds: 3,
         open_s: 5,
         held_streams: 2_000,
+        audit_rounds: 3,
+        audit_rows: 200_000,
+        question_rows: 1_000_000,
         settling_s: 4,
         deadline_s: 120,
     };
@@ -60,6 +68,9 @@ impl Size {
         open_rounds: 1,
         open_s: 1,
         held_streams: 200,
+        audit_rounds: 1,
+        audit_rows: 10_000,
+        question_rows: 30_000,
         settling_s: 1,
         deadline_s: 60,
     };
@@ -89,6 +100,9 @@ pub fn run(options: &Options, gateway: Option<&Path>, report: &mut Report) -> Ou
     }
     if options.wants(Part::Memory) {
         memory(&Stand::start(gateway)?, size, report)?;
+    }
+    if options.wants(Part::Audit) {
+        trail(options, size, gateway, report)?;
     }
     Ok(())
 }
@@ -229,6 +243,29 @@ fn settled_bytes(stand: &Stand, target: Target, size: Size) -> Outcome<u64> {
     stand.load(target, work, size.deadline_s)?.run()?;
     pause(SETTLE);
     resident_bytes(target.pid)
+}
+
+/// What a call pays for its audit trail, and what can be had of it.
+fn trail(
+    options: &Options,
+    size: Size,
+    gateway: Option<&Path>,
+    report: &mut Report,
+) -> Outcome<()> {
+    for (names, settings) in [
+        (["added by spool, p50", "added by spool, p99"], Audit::Spool),
+        (["added by strict, p50", "added by strict, p99"], Audit::Strict),
+    ] {
+        latency(&Stand::start_with(gateway, &settings)?, size, Ask::WHOLE, names, report)?;
+    }
+    let extent = Extent {
+        rounds: size.audit_rounds,
+        rows: size.audit_rows,
+        calls: size.audit_rows / 2,
+        question_rows: options.audit_rows.unwrap_or(size.question_rows),
+        gateway,
+    };
+    audit::run(&extent, report)
 }
 
 /// All but the upstream itself.

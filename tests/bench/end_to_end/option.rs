@@ -10,7 +10,8 @@ Examples:
   cargo bench --bench end_to_end
   cargo bench --bench end_to_end -- --quick
   cargo bench --bench end_to_end -- --only bursts,paced
-  cargo bench --bench end_to_end -- --only memory --streams 8000";
+  cargo bench --bench end_to_end -- --only memory --streams 8000
+  cargo bench --bench end_to_end -- --only audit --audit-rows 10000000";
 
 /// Measures the gateway beside a bare pass-through: CPU, latency and memory. Takes some four
 /// minutes. Fails only if something broke, not if a bar was missed.
@@ -28,6 +29,11 @@ pub struct Options {
     /// How many streams are held open for the memory of one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub streams: Option<u16>,
+
+    /// How many audit rows questions are asked over [default: 1000000, as 10000000 take some minutes
+    /// to make and 6 GB]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub audit_rows: Option<u64>,
 
     /// Given by `cargo bench`; means nothing here.
     #[arg(long, hide = true)]
@@ -49,6 +55,8 @@ pub enum Part {
     FirstToken,
     /// Resident memory an open stream.
     Memory,
+    /// The audit trail: a row, a call, a verification and a question, with a Postgres of its own.
+    Audit,
 }
 
 impl Options {

@@ -80,9 +80,17 @@ impl Report {
 #[serde(rename_all = "snake_case")]
 pub enum Bar {
     /// Times what the pass-through takes.
-    Times { bar: f64, aim: f64 },
+    Times {
+        bar: f64,
+        aim: f64,
+    },
     /// In the row's unit.
-    AtMost { bar: f64 },
+    AtMost {
+        bar: f64,
+    },
+    AtLeast {
+        bar: f64,
+    },
 }
 
 /// One measured thing, round by round and as medians.
@@ -116,6 +124,9 @@ impl Row {
             Bar::AtMost { bar } => {
                 self.medians.gateway.map(|ours| if ours <= bar { "PASS" } else { "FAIL" })
             }
+            Bar::AtLeast { bar } => {
+                self.medians.gateway.map(|ours| if ours >= bar { "PASS" } else { "FAIL" })
+            }
         };
         self
     }
@@ -124,6 +135,7 @@ impl Row {
         let (bar, aim) = match self.bar {
             Some(Bar::Times { bar, aim }) => (format!("<= {bar}x"), format!("{aim}x")),
             Some(Bar::AtMost { bar }) => (format!("<= {bar} {}", self.unit), String::new()),
+            Some(Bar::AtLeast { bar }) => (format!(">= {bar}"), String::new()),
             None => (String::new(), String::new()),
         };
         println!(

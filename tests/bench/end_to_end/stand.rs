@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Outcome,
-    gateway::Gateway,
+    gateway::{Audit, Gateway},
     identity,
     plan::{Plan, READY, Work},
     process::Process,
@@ -46,6 +46,10 @@ pub struct Stand {
 
 impl Stand {
     pub fn start(gateway: Option<&Path>) -> Outcome<Self> {
+        Self::start_with(gateway, &Audit::Spool)
+    }
+
+    pub fn start_with(gateway: Option<&Path>, audit: &Audit) -> Outcome<Self> {
         let files = Scratch::new()?;
         let jwks = files.0.join("jwks.json");
         identity::issue(&jwks, &files.tokens())?;
@@ -54,7 +58,7 @@ impl Stand {
         let pass_through = Process::start("pass-through", &[&direct.address.to_string()])?;
         let mut targets = vec![direct, target(Side::PassThrough, &pass_through)?];
         let gateway = gateway
-            .map(|binary| Gateway::start(binary, &files.0, &jwks, direct.address))
+            .map(|binary| Gateway::start(binary, &files.0, &jwks, direct.address, audit))
             .transpose()?;
         if let Some(Gateway { address, pid, .. }) = gateway {
             targets.push(Target { side: Side::Gateway, address, pid });

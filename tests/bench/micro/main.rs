@@ -6,11 +6,9 @@
 )]
 
 mod answer;
-mod audit;
 mod budget;
 mod hold;
 mod redact;
-mod ship;
 
 use std::{
     fs,
@@ -276,10 +274,8 @@ criterion_group!(
     chunk_forward,
     body_parse,
     answer::answer_redact,
-    audit::audit_verify,
     budget::budget,
     redact::redact,
-    hold::hold,
-    ship::audit_ship
+    hold::hold
 );
 criterion_main!(benches);

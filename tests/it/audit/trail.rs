@@ -149,7 +149,8 @@ impl TamperStore for InPostgres {
 
     async fn renew(kept: Option<Arc<Self>>, directory: &Path) -> Arc<Self> {
         let Some(kept) = kept else { return Arc::new(Self::make(directory).await) };
-        kept.execute("TRUNCATE audit, audit_closed, audit_dead_letter, audit_usage").await;
+        kept.execute("TRUNCATE audit, audit_closed, audit_dead_letter, audit_usage, audit_content")
+            .await;
         kept
     }
 
@@ -299,6 +300,7 @@ impl<S: TamperStore> Trail<S> {
             from: None,
             to: None,
             retention_days: None,
+            contents: false,
             now: Timestamp::now(),
         }
     }
@@ -366,14 +368,11 @@ pub async fn append<S: TamperStore>(store: &S, chain: &mut Chain, entries: &[Ent
         (*link, record.to_vec())
     };
     let records: Vec<_> = entries.iter().map(linked).collect();
-    let batch: Vec<Linked<'_>> = records
-        .iter()
-        .map(|(link, record)| Linked {
-            link: *link,
-            record: Record::decode(record).unwrap(),
-            content: KeptContent::default(),
-        })
-        .collect();
+    let mut batch = Vec::with_capacity(records.len());
+    for (link, record) in &records {
+        let (link, record) = (*link, Record::decode(record).unwrap());
+        batch.push(Linked { link, record, content: KeptContent::default() });
+    }
     store.sink().append(&batch).await.unwrap();
     *chain.last()
 }

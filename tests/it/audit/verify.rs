@@ -48,6 +48,7 @@ async fn an_empty_store_is_verified_and_many_rows_in_chunks<S: TamperStore>(stag
         from: None,
         to: None,
         retention_days: None,
+        contents: false,
         now: Timestamp::now(),
     };
     let mut chain = store.chain().await;
@@ -152,6 +153,7 @@ async fn what_waits_in_the_spool_is_not_missing<S: TamperStore>(stage: &mut Stag
         from: None,
         to: None,
         retention_days: None,
+        contents: false,
         now: Timestamp::now(),
     };
     let verify = async |spool| {
@@ -250,6 +252,7 @@ fn every_record_comes_back_as_the_same_bytes<S: TamperStore>() {
         from: None,
         to: None,
         retention_days: None,
+        contents: false,
         now: Timestamp::now(),
     };
     let report = runtime.block_on(async {

@@ -224,7 +224,7 @@ impl Response {
         }
     }
 
-    async fn next_piece(&mut self, deadline: Instant) -> Option<Result<Bytes, hyper::Error>> {
+    pub async fn next_piece(&mut self, deadline: Instant) -> Option<Result<Bytes, hyper::Error>> {
         loop {
             let Ok(frame) = timeout_at(deadline, self.body.frame()).await else {
                 panic!("{self:?}: the body stood still");

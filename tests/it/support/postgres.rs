@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// It would show in logs and errors.
 pub const PASSWORD: &str = "p0stgr3s-s3cr3t";
 
+/// What it does without where it does not sync, either: many run at once.
+const SMALL: [&str; 5] = ["-F", "-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB"];
+
 /// A server: one that was started in a directory of its own, gone when it is dropped, or the one of
 /// `TEST_DATABASE_URL`.
 pub struct PostgresServer {
@@ -140,9 +143,9 @@ impl PostgresServer {
         let child = self
             .command("postgres")
             .args(["-D", "data", "-p", &self.port.to_string(), "-k", &socket])
-            .args(if self.is_durable { [].as_slice() } else { &["-F"] })
+            // One that is measured has what a server has by default.
+            .args(if self.is_durable { [].as_slice() } else { &SMALL })
             .args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=40"])
-            .args(["-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB"])
             .stdout(log())
             .stderr(log())
             .spawn();
