@@ -31,7 +31,7 @@ pub struct Options {
     pub streams: Option<u16>,
 
     /// How many audit rows questions are asked over [default: 1000000, as 10000000 take some minutes
-    /// to make and 6 GB]
+    /// to make and 10 GB]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub audit_rows: Option<u64>,
 

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// How often each question is asked.
-const TIMES: usize = 11;
+pub const TIMES: usize = 11;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Rows of the last day, evenly: one in 1,000 is by `fleet:write`, one in 10,000 is of a tool. Made

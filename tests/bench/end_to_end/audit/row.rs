@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::{SignedDuration, Timestamp};
 use tollgate::{
     audit::{Chain, ContentDigest, Entry, EntryKind, KeptContent, Link, Linked, Record, encode},
     domain::{CallId, Caller, MicroUsd, TrustLevel, Usage, UsageSource, Vocabulary},
@@ -16,12 +17,25 @@ pub struct Rows {
     chain: Chain,
     callers: Vec<Arc<Caller>>,
     calls: usize,
+    /// When the first call was, and how much later each is than the one before.
+    since: Timestamp,
+    step: SignedDuration,
 }
 
 impl Rows {
+    /// All of now.
     pub fn new() -> Self {
         let chain = Chain::after(Link::origin(uuid::Uuid::now_v7()));
-        Self { chain, callers: (0..CALLERS).map(caller).collect(), calls: 0 }
+        let callers = (0..CALLERS).map(caller).collect();
+        let (since, step) = (Timestamp::now(), SignedDuration::ZERO);
+        Self { chain, callers, calls: 0, since, step }
+    }
+
+    /// So many of the last day.
+    pub fn of_a_day(rows: u32) -> Self {
+        let day = SignedDuration::from_hours(24);
+        let step = day.checked_div((rows / 2).max(1).cast_signed()).unwrap_or_default();
+        Self { since: Timestamp::now() - day, step, ..Self::new() }
     }
 
     /// [`BATCH`] of them.
@@ -29,7 +43,9 @@ impl Rows {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
             self.calls += 1;
-            for entry in entries(&self.callers[self.calls % CALLERS], self.calls) {
+            self.since += self.step;
+            for mut entry in entries(&self.callers[self.calls % CALLERS], self.calls) {
+                entry.time = self.since;
                 let (link, record) = self.chain.link(|to| encode(&entry, to));
                 batch.push((*link, record.to_vec()));
             }
@@ -53,16 +69,19 @@ impl Batch {
     }
 }
 
-/// An intent and its end.
+/// An intent and its end. One call in 500 is by `fleet:write`, one in 5,000 of a tool.
 pub fn entries(caller: &Arc<Caller>, number: usize) -> [Entry; 2] {
     let mut intent = Entry::new(EntryKind::Intent, "create_chat_completion", "req-0af76519");
     intent.call_id = Some(CallId::generate());
     intent.caller = Some(Arc::clone(caller));
-    intent.capability = caller.capabilities.iter().next().cloned();
+    let by = if number.is_multiple_of(500) { "fleet:write" } else { "model:reasoning" };
+    intent.capability = caller.capabilities.iter().find(|name| name.as_str() == by).cloned();
+    intent.tool = number.is_multiple_of(5_000).then(|| "arcadedb".to_owned());
+    intent.run_id = Some(format!("run-{}", number / 50));
     intent.required = Some("model:reasoning".to_owned());
     intent.model = Some(format!("model-{}", number % 8));
     intent.client_address = Some([10, 0, 0, 1].into());
-    intent.trace_id = Some(uuid::Uuid::new_v4().as_u128());
+    intent.trace_id = Some(trace(number));
     let mut end = intent.follow_up(EntryKind::Settle);
     (end.provider, end.provider_model) = (Some("cerebras".to_owned()), Some("gpt-oss".to_owned()));
     end.usage = Some(Usage { input_tokens: 312, output_tokens: 118, ..Usage::default() });
@@ -77,13 +96,18 @@ pub fn entries(caller: &Arc<Caller>, number: usize) -> [Entry; 2] {
     [intent, end]
 }
 
+/// The trace of a call.
+pub const fn trace(number: usize) -> u128 {
+    (number as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+}
+
 pub fn caller(number: usize) -> Arc<Caller> {
-    let vocabulary = Vocabulary::new(["model:reasoning"]);
+    let vocabulary = Vocabulary::new(["fleet:write", "model:reasoning"]);
     Arc::new(Caller {
         subject: format!("user-{number}"),
         issuer: "https://bff.example.com".to_owned(),
         tier: "pro".to_owned(),
-        capabilities: vocabulary.get("model:reasoning").into_iter().collect(),
+        capabilities: vocabulary.names().filter_map(|name| vocabulary.get(name)).collect(),
         agent: Some(format!("agent-{}", number % 5)),
         trust: TrustLevel::L1,
         extra: [("cost_center".to_owned(), (number % 3).to_string())].into(),
