@@ -1,5 +1,6 @@
 //! The wire: routes, layers, dialects. Nothing below this module knows of HTTP servers.
 
+mod admit;
 mod audit;
 mod budgets;
 mod context;
@@ -10,6 +11,7 @@ mod metrics;
 mod openai;
 mod openapi;
 mod ops;
+mod respond;
 mod router;
 pub mod server;
 mod sse;
