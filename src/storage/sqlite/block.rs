@@ -55,6 +55,14 @@ pub(super) async fn next_block(connection: &mut SqliteConnection) -> sqlx::Resul
     sqlx::query_scalar(NEXT_BLOCK).fetch_one(connection).await
 }
 
+/// The block of the first row behind block `number`.
+async fn block_of_next(connection: &mut SqliteConnection, number: i64) -> sqlx::Result<i64> {
+    let next = "SELECT min(seq) >> ? FROM audit WHERE seq >= ?";
+    let next = sqlx::query_scalar(next).bind(BLOCK_BITS).bind(first_seq(number + 1));
+    let next: Option<i64> = next.fetch_one(connection).await?;
+    Ok(next.unwrap_or(number + 1))
+}
+
 /// Sums up the blocks that are full and are not summed up: those of before there were summaries.
 pub(super) async fn sum_up(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -113,7 +121,12 @@ impl Block {
                 block.last = last;
                 return Ok(block);
             }
-            block.store(connection).await?;
+            if block.last < first_seq(block.number) {
+                // Numbers that no row has: whoever writes to the file may have left out any.
+                block = Self::new(block_of_next(connection, block.number).await?);
+            } else {
+                block.store(connection).await?;
+            }
         }
     }
 

@@ -137,3 +137,20 @@ async fn rows_of_before_there_were_summaries_are_summed_up_at_the_start() {
     assert_eq!(blocks, i64::try_from(entries.len() / 4_096).unwrap());
     check(&directory).await;
 }
+
+#[tokio::test]
+async fn numbers_that_no_row_has_are_passed_over() {
+    let directory = TempDir::new();
+    let sink = open(&directory).await;
+    sink.append(&Batch::of(&entries()[..5_000]).linked()).await.unwrap();
+    drop(sink);
+    let mut stranger = super::sqlite::connect(&directory.file()).await;
+    let forged = "INSERT INTO audit (seq, id, time_micros, kind, request_id, operation, tool, superseded) \
+         VALUES (1 << 50, 'forged', 0, 'approval', 'r', 'o', 'far', 0)";
+    sqlx::raw_sql(forged).execute(&mut stranger).await.unwrap();
+    let sink = open(&directory).await;
+    sink.append(&Batch::of(&[intent()]).linked()).await.unwrap();
+    let trail = AuditReader::open(&directory.file()).await.unwrap();
+    assert_eq!(found(&trail, Field::Tool, "far").await, 1);
+    assert_eq!(found(&trail, Field::TraceId, &format!("{:032x}", 1_999)).await, 2);
+}

@@ -351,10 +351,9 @@ pub fn entries(count: u64) -> Vec<Entry> {
     let mut entries = Vec::new();
     while (entries.len() as u64) < count {
         let call = intent();
-        let cut = format!("{}\0", "é".repeat(MAX_TEXT_BYTES));
-        let cut = Entry { detail: Some(cut), request_id: "\0".to_owned(), ..denial() };
-        let end = settle(&call);
-        let later = call.follow_up(EntryKind::Canceled);
+        let detail = Some(format!("{}\0", "é".repeat(MAX_TEXT_BYTES)));
+        let cut = Entry { detail, request_id: "\0".to_owned(), ..denial() };
+        let (end, later) = (settle(&call), call.follow_up(EntryKind::Canceled));
         entries.extend([call, end, later, cut]);
     }
     entries.truncate(usize::try_from(count).unwrap());
@@ -368,7 +367,7 @@ pub async fn append<S: TamperStore>(store: &S, chain: &mut Chain, entries: &[Ent
         (*link, record.to_vec())
     };
     let records: Vec<_> = entries.iter().map(linked).collect();
-    let mut batch = Vec::with_capacity(records.len());
+    let mut batch = Vec::new();
     for (link, record) in &records {
         let (link, record) = (*link, Record::decode(record).unwrap());
         batch.push(Linked { link, record, content: KeptContent::default() });

@@ -91,7 +91,8 @@ async fn fill(superuser: &mut PgConnection, rows: u64) -> Outcome<()> {
     let mut statements = vec!["ALTER TABLE tollgate.audit DISABLE TRIGGER audit_usage".to_owned()];
     statements.extend(indexes.iter().map(|(name, _)| format!("DROP INDEX tollgate.{name}")));
     statements.push(FILL.replace("{rows}", &rows.to_string()));
-    statements.extend(indexes.into_iter().map(|(_, made)| made));
+    // `ONLY` would leave the partitions without.
+    statements.extend(indexes.iter().map(|(_, made)| made.replace(" ON ONLY ", " ON ")));
     statements.push("ALTER TABLE tollgate.audit ENABLE TRIGGER audit_usage".to_owned());
     statements.push("VACUUM ANALYZE tollgate.audit".to_owned());
     for statement in statements {
