@@ -236,6 +236,7 @@ impl Audit {
         }
         let room = self.queue.try_reserve().map_err(|_| AuditUnavailable)?;
         let (ack, written) = oneshot::channel();
+        let entry = Box::new(entry);
         self.put(room, Message::Intent { entry, ack, queued_at: Instant::now() });
         let mut pending = PendingIntent::new(written, self);
         match timeout(WRITE_DEADLINE, pending.outcome()).await {
@@ -252,7 +253,7 @@ impl Audit {
     /// To be called from a tracked task: a future dropped while it waits takes its entry along.
     pub async fn record(&self, entry: Entry) {
         match self.queue.reserve().await {
-            Ok(room) => self.put(room, Message::Entry(entry)),
+            Ok(room) => self.put(room, Message::Entry(Box::new(entry))),
             Err(_) => log_lost(&entry),
         }
     }
@@ -268,7 +269,9 @@ impl Audit {
     /// A denial that ends a call with an intent is to be given to [`Audit::record`].
     pub fn denied(&self, entry: Entry) {
         match self.queue.try_reserve() {
-            Ok(room) if self.queued() <= DENIAL_LIMIT => self.put(room, Message::Entry(entry)),
+            Ok(room) if self.queued() <= DENIAL_LIMIT => {
+                self.put(room, Message::Entry(Box::new(entry)));
+            }
             _ => _ = self.shared.missed_denials.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -379,7 +382,7 @@ impl Audit {
     /// As [`Audit::record`], from where nothing can be awaited.
     fn record_later(&self, entry: Entry) {
         if let Ok(room) = self.queue.try_reserve() {
-            return self.put(room, Message::Entry(entry));
+            return self.put(room, Message::Entry(Box::new(entry)));
         }
         let audit = self.clone();
         let recorded = async move { audit.record(entry).await };

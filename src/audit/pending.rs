@@ -7,23 +7,23 @@ use super::{Audit, Entry, writer};
 /// An intent whose outcome its call is waiting for.
 pub(super) struct PendingIntent<'a> {
     /// The writer sends the entry back once it is durable.
-    written: oneshot::Receiver<Entry>,
+    written: oneshot::Receiver<Box<Entry>>,
     audit: &'a Audit,
 }
 
 impl<'a> PendingIntent<'a> {
-    pub(super) const fn new(written: oneshot::Receiver<Entry>, audit: &'a Audit) -> Self {
+    pub(super) const fn new(written: oneshot::Receiver<Box<Entry>>, audit: &'a Audit) -> Self {
         Self { written, audit }
     }
 
     /// An error says that it was not written.
-    pub(super) const fn outcome(&mut self) -> &mut oneshot::Receiver<Entry> {
+    pub(super) const fn outcome(&mut self) -> &mut oneshot::Receiver<Box<Entry>> {
         &mut self.written
     }
 
     /// The entry, if it was written and nobody has taken note yet. The writer sees from now on
     /// that nobody waits.
-    pub(super) fn take(&mut self) -> Option<Entry> {
+    pub(super) fn take(&mut self) -> Option<Box<Entry>> {
         self.written.close();
         self.written.try_recv().ok()
     }

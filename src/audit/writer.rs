@@ -30,16 +30,16 @@ const GATHER_TURNS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the handles send.
+/// What the handles send. Boxed: an entry is half a kilobyte, and goes from hand to hand.
 #[derive(Debug)]
 pub(super) enum Message {
     /// The entry goes back through `ack` once it is durable; `ack` dropped says that it isn't.
     Intent {
-        entry: Entry,
-        ack: oneshot::Sender<Entry>,
+        entry: Box<Entry>,
+        ack: oneshot::Sender<Box<Entry>>,
         queued_at: Instant,
     },
-    Entry(Entry),
+    Entry(Box<Entry>),
     /// Answered with the number of the last record, once all that was taken before is written.
     Flush(oneshot::Sender<u64>),
     Stop,
@@ -47,7 +47,7 @@ pub(super) enum Message {
 
 /// A call that waits for its intent.
 struct Waiter {
-    ack: oneshot::Sender<Entry>,
+    ack: oneshot::Sender<Box<Entry>>,
     queued_at: Instant,
 }
 
@@ -58,7 +58,8 @@ pub(super) struct Writer {
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
-    entries: Vec<Entry>,
+    #[expect(clippy::vec_box, reason = "they come in boxes and go back in them")]
+    entries: Vec<Box<Entry>>,
     waiters: Vec<Option<Waiter>>,
     /// How many of them the spool's group holds already.
     encoded: usize,
@@ -158,7 +159,7 @@ impl Writer {
         }
     }
 
-    fn add(&mut self, entry: Entry, waiter: Option<Waiter>) {
+    fn add(&mut self, entry: Box<Entry>, waiter: Option<Waiter>) {
         self.spool.add(&entry);
         self.entries.push(entry);
         self.waiters.push(waiter);
@@ -174,7 +175,7 @@ impl Writer {
         entry.outcome = Some(Kind::Overloaded.code());
         entry.detail = Some(format!("{missed} denials not recorded"));
         self.count_in(1);
-        self.add(entry, None);
+        self.add(Box::new(entry), None);
     }
 
     /// Writes what is in hand, as often as it takes. False if it was given up.
@@ -229,7 +230,7 @@ impl Writer {
         self.count_in(ends.len());
         self.count_out(written);
         for end in ends {
-            self.add(end, None);
+            self.add(Box::new(end), None);
         }
     }
 
@@ -242,7 +243,7 @@ impl Writer {
         self.encoded = 0;
         for (entry, waiter) in self.entries.iter_mut().zip(&mut self.waiters) {
             if waiter.take().is_some() {
-                *entry = unavailable(entry);
+                **entry = unavailable(entry);
             }
         }
     }

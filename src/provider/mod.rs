@@ -73,6 +73,7 @@ pub struct Complete {
     pub status: u16,
     /// Only those that may be passed on.
     pub headers: HeaderMap,
+    /// JSON, unless `status` says that it is an error's.
     pub body: Bytes,
 }
 

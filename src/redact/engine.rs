@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     ops::Range,
     sync::{Arc, OnceLock},
@@ -19,7 +19,7 @@ use super::{
     check,
     context::Contexts,
     family::{Family, check_own, families, reason_of, syntax},
-    placeholder,
+    named, placeholder,
     prefix::Prefixes,
     rule::{Rule, RuleError, RuleSet},
     scan::{Event, Scan},
@@ -77,6 +77,8 @@ pub struct Engine {
     infos: Vec<RuleInfo>,
     /// Finds the secret in a match, of the rules where it is only a part.
     groups: HashMap<RuleId, PikeVM>,
+    /// Common names of members that make no secret of their values.
+    pub(super) plain_names: HashSet<&'static [u8], foldhash::fast::RandomState>,
 }
 
 impl fmt::Debug for Engine {
@@ -102,7 +104,8 @@ impl Engine {
         let names = rules.iter().map(|rule| &rule.name);
         let names = names.chain(set.contexts.iter().map(|context| &context.name));
         let contexts = Contexts::new(&set.contexts);
-        let engine = Self {
+        let mut engine = Self {
+            plain_names: HashSet::default(),
             names: names.cloned().collect(),
             samples: set.samples.clone(),
             shortest: shortest(&rules, &contexts)?,
@@ -116,6 +119,8 @@ impl Engine {
             families,
             rules,
         };
+        let plain = named::COMMON.into_iter().filter(|name| !engine.may_name_secrets(name));
+        engine.plain_names = plain.collect();
         engine.check_placeholders()?;
         Ok(engine)
     }

@@ -14,6 +14,33 @@ const MAX_VALUE_BYTES: usize = 1024;
 
 const BETWEEN: &[u8] = b"\": \"";
 
+/// What most members of calls and answers are named. Whether such a name makes a secret of its value is
+/// found out once.
+pub(super) const COMMON: [&[u8]; 22] = [
+    b"arguments",
+    b"content",
+    b"description",
+    b"detail",
+    b"finish_reason",
+    b"function",
+    b"id",
+    b"model",
+    b"name",
+    b"object",
+    b"reasoning",
+    b"reasoning_content",
+    b"refusal",
+    b"role",
+    b"service_tier",
+    b"stop",
+    b"system_fingerprint",
+    b"text",
+    b"tool_call_id",
+    b"type",
+    b"url",
+    b"user",
+];
+
 impl Engine {
     /// The secrets in `value`, in order and apart, that are some because of its name: those that
     /// would be found in the text `"name": "value"`.
@@ -22,7 +49,7 @@ impl Engine {
         if name.len() > MAX_NAME_BYTES || value.len() > MAX_VALUE_BYTES {
             return Vec::new();
         }
-        if !self.may_name_secrets(name) {
+        if self.plain_names.contains(name) || !self.may_name_secrets(name) {
             return Vec::new();
         }
         let mut text = Vec::with_capacity(name.len() + value.len() + BETWEEN.len() + 2);
@@ -45,7 +72,7 @@ impl Engine {
     }
 
     /// Is it a name of tier 2, or how a format may begin?
-    fn may_name_secrets(&self, name: &[u8]) -> bool {
+    pub(super) fn may_name_secrets(&self, name: &[u8]) -> bool {
         self.contexts.is_name(name) || self.has_prefix(name) && self.is_opening(name)
     }
 

@@ -80,11 +80,20 @@ impl Redactor {
     /// stream's would be: not what it holds in JSON, in base64 or percent-encoded.
     #[must_use]
     pub fn redact_json(&self, body: &Bytes, depth: Depth) -> (Bytes, Counts) {
-        let found = search(self, body, depth);
+        self.replaced(body, &search(self, body, depth))
+    }
+
+    /// As [`Redactor::redact_json`], of what is known to be JSON, and looked at in all views.
+    #[must_use]
+    pub fn redact_known_json(&self, body: &Bytes) -> (Bytes, Counts) {
+        self.replaced(body, &search_json(self, body, Depth::Complete))
+    }
+
+    fn replaced(&self, body: &Bytes, found: &Found) -> (Bytes, Counts) {
         if found.is_empty() {
             return (body.clone(), Counts::new());
         }
-        (replace(body, &found), self.count_all(&found))
+        (replace(body, found), self.count_all(found))
     }
 
     fn count_all(&self, found: &Found) -> Counts {

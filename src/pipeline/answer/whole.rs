@@ -28,13 +28,24 @@ pub(in crate::pipeline) async fn redact(
 ) -> Result<(Complete, Counts), AnswerError> {
     let Complete { status, headers, body } = complete;
     let (snapshot, bytes) = (Arc::clone(snapshot), body.len());
-    let redacted = offload.run_for(bytes, move || redact_body(&snapshot.redactor, &body)).await;
+    let is_good = status < 400;
+    let work = move || redact_body(&snapshot.redactor, &body, is_good);
+    let redacted = offload.run_for(bytes, work).await;
     let (body, counts) = redacted.unwrap_or(Err(AnswerError::Failed))?;
     Ok((Complete { status, headers, body }, counts))
 }
 
-fn redact_body(redactor: &Redactor, body: &Bytes) -> Result<(Bytes, Counts), AnswerError> {
-    let (redacted, counts) = redactor.redact_json(body, Depth::Complete);
+/// A good answer is JSON, as its provider has seen to.
+fn redact_body(
+    redactor: &Redactor,
+    body: &Bytes,
+    is_good: bool,
+) -> Result<(Bytes, Counts), AnswerError> {
+    let (redacted, counts) = if is_good {
+        redactor.redact_known_json(body)
+    } else {
+        redactor.redact_json(body, Depth::Complete)
+    };
     if counts.is_empty() || !is_json(body) {
         return Ok((redacted, counts));
     }

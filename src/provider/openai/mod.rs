@@ -43,8 +43,9 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What a request's head has in any case: room for all that it may have.
+/// Room for all headers of a request, and of an answer to the client.
 const HEADERS: usize = 8;
+const ANSWER_HEADERS: usize = 16;
 
 /// One `OpenAI`-compatible upstream and its pool of connections.
 pub struct OpenAi {
@@ -192,7 +193,8 @@ impl OpenAi {
 
     async fn complete(&self, response: Response<Body>) -> Result<Complete, ProviderError> {
         let status = response.status();
-        let mut headers = HeaderMap::with_capacity(PASSED_ON.len());
+        // Ours are put beside them.
+        let mut headers = HeaderMap::with_capacity(ANSWER_HEADERS);
         for name in PASSED_ON {
             let value = response.headers().get(&name);
             if let Some(value) = value.filter(|value| !self.has_key(value.as_bytes())) {

@@ -15,11 +15,14 @@ pub(super) fn fields() -> String {
 
 /// Inserts `rows` rows. Ids that are there already are left out, and, unless it is `superseded`,
 /// second terminal entries of a call.
+///
+/// `OR FAIL`, as the whole transaction is given up where a row fails: else SQLite would keep a copy of
+/// each page that a statement changes, so as to take back that one alone.
 pub(super) fn insert(rows: usize, superseded: bool) -> String {
     let row = format!("({},{})", ["?"; COLUMN_COUNT].join(","), u8::from(superseded));
     let values = vec![row; rows].join(",");
     format!(
-        "INSERT INTO audit ({}, {}, superseded) VALUES {values} ON CONFLICT DO NOTHING",
+        "INSERT OR FAIL INTO audit ({}, {}, superseded) VALUES {values} ON CONFLICT DO NOTHING",
         fields(),
         LINK_COLUMNS.join(", "),
     )
