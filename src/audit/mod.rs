@@ -16,12 +16,14 @@ mod busy;
 mod chain;
 pub mod checkpoint;
 mod entry;
+mod open_intent;
 mod pending;
 mod record;
 mod shipper;
 mod sink;
 pub mod spool;
 mod stored;
+mod sweeper;
 pub mod verify;
 mod writer;
 
@@ -50,6 +52,7 @@ use busy::Busy;
 pub use chain::{Chain, Hash, Link, Linked};
 use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use entry::{ContentDigest, Entry, EntryKind};
+pub use open_intent::{OpenIntent, OpenIntents, SweepError, Turn};
 use pending::PendingIntent;
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
@@ -58,6 +61,7 @@ use shipper::Shipper;
 pub use sink::{AuditSink, SinkError};
 use spool::{Spool, SpoolState};
 pub use stored::StoredEntry;
+pub use sweeper::{Sweeper, UNKNOWN};
 use writer::{Message, Writer};
 
 use crate::redact::LiveRedactor;

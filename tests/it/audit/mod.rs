@@ -19,6 +19,7 @@ mod spool;
 mod spool_model;
 mod sqlite;
 mod support;
+mod sweep;
 mod tail;
 mod tamper;
 mod tamper_checkpoint;
