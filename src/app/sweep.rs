@@ -2,11 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use tokio::time::sleep;
 
 use crate::{
-    audit::{Link, OpenIntents, SweepError, Sweeper, spool::Spool},
+    audit::{Link, OpenIntents, Reservations, SweepError, Sweeper, spool::Spool},
+    budget::Budgets,
     config::Config,
+    domain::CallId,
     pipeline::Gateway,
     storage::{self, StoreError},
 };
@@ -42,7 +45,7 @@ impl LostCalls {
         let (mut pause, mut failures) = (FIRST_PAUSE, 0);
         let forever = async {
             loop {
-                let looked = look(&mut sweeper, &gateway).await;
+                let looked = look(&mut sweeper, &gateway.budgets).await;
                 if let Err(error) = &looked {
                     failures += 1;
                     if failures == QUIET_FAILURES {
@@ -67,15 +70,22 @@ impl LostCalls {
     }
 }
 
-async fn look(sweeper: &mut Sweeper, gateway: &Gateway) -> Result<bool, SweepError> {
-    let mut closed = Vec::new();
-    let looked = sweeper.sweep(&mut closed).await;
-    if !closed.is_empty() {
-        let calls = closed.len();
+async fn look(sweeper: &mut Sweeper, budgets: &Budgets) -> Result<bool, SweepError> {
+    let closed = sweeper.sweep(&Lost(budgets)).await?;
+    if let Some(calls @ 1..) = closed {
         tracing::warn!(calls, "calls of a lost gateway are closed: how they ended is unknown");
-        if let Err(error) = gateway.budgets.abandon(&closed).await {
-            tracing::warn!(%error, "what they had reserved is charged when it expires");
+    }
+    Ok(closed.is_some())
+}
+
+/// What lost calls have reserved of the budgets.
+struct Lost<'a>(&'a Budgets);
+
+#[async_trait]
+impl Reservations for Lost<'_> {
+    async fn abandon(&self, calls: &[CallId]) {
+        if let Err(error) = self.0.abandon(calls).await {
+            tracing::warn!(%error, "what lost calls had reserved is settled when it expires");
         }
     }
-    looked
 }

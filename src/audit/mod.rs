@@ -52,7 +52,7 @@ use busy::Busy;
 pub use chain::{Chain, Hash, Link, Linked};
 use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use entry::{ContentDigest, Entry, EntryKind};
-pub use open_intent::{OpenIntent, OpenIntents, SweepError, Turn};
+pub use open_intent::{OpenIntent, OpenIntents, Reservations, SweepError, Turn};
 use pending::PendingIntent;
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,

@@ -5,6 +5,8 @@ use std::error::Error;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use crate::domain::CallId;
+
 /// A store in which they are found.
 ///
 /// The contract, which `tests/it/audit/sweep.rs` holds every implementation to: an intent is open as
@@ -39,6 +41,13 @@ pub trait Turn: Send {
 
     /// Every intent up to this row has its end. Never goes back.
     async fn advance(&mut self, swept: i64) -> Result<(), SweepError>;
+}
+
+/// What lost calls have reserved.
+#[async_trait]
+pub trait Reservations: Send + Sync {
+    /// Ends it, once and for all: whatever is left of it where that fails ends by itself.
+    async fn abandon(&self, calls: &[CallId]);
 }
 
 /// An intent without an end.

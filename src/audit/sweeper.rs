@@ -21,10 +21,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Audit, EntryKind, FIELDS, Link, OpenIntent, OpenIntents, Record, SweepError, Value,
-    open_intent::Turn, writer::Message,
+    Audit, EntryKind, FIELDS, Link, OpenIntent, OpenIntents, Record, Reservations, SweepError,
+    Value, open_intent::Turn, writer::Message,
 };
-use crate::domain::CallId;
+use crate::{domain::CallId, fail_point::FailPoint};
 
 /// The outcome of a call whose end nobody knows.
 pub const UNKNOWN: &str = "unknown";
@@ -81,15 +81,15 @@ impl Sweeper {
         Self { audit, intents, after, former, seen: 0, open: BTreeMap::new() }
     }
 
-    /// Looks once; false if another gateway is at it.
-    ///
-    /// `closed` gets the calls that were given an end, also where it fails after that: what they had
-    /// reserved is to be settled.
+    /// Looks once, and returns how many calls it has closed; `None` if another gateway is at it.
     ///
     /// # Errors
     /// [`SweepError`]; the next time goes on.
-    pub async fn sweep(&mut self, closed: &mut Vec<CallId>) -> Result<bool, SweepError> {
-        let swept = self.try_sweep(closed).await;
+    pub async fn sweep(
+        &mut self,
+        reservations: &dyn Reservations,
+    ) -> Result<Option<usize>, SweepError> {
+        let swept = self.try_sweep(reservations).await;
         if swept.is_err() {
             // Others may not reach the store either: their ends wait.
             let now = Instant::now();
@@ -98,15 +98,18 @@ impl Sweeper {
         swept
     }
 
-    async fn try_sweep(&mut self, closed: &mut Vec<CallId>) -> Result<bool, SweepError> {
+    async fn try_sweep(
+        &mut self,
+        reservations: &dyn Reservations,
+    ) -> Result<Option<usize>, SweepError> {
         // Ends of ours that wait, and those that the turn before gave.
         self.ship().await?;
-        let Some(mut turn) = self.intents.turn().await? else { return Ok(false) };
+        let Some(mut turn) = self.intents.turn().await? else { return Ok(None) };
         self.find(&mut *turn).await?;
-        self.close(&mut *turn, closed).await?;
+        let closed = self.close(&mut *turn, reservations).await?;
         let first_open = self.open.first_key_value();
         turn.advance(first_open.map_or(self.seen, |(row, _)| row - 1)).await?;
-        Ok(true)
+        Ok(Some(closed))
     }
 
     async fn ship(&self) -> Result<(), SweepError> {
@@ -150,22 +153,30 @@ impl Sweeper {
     async fn close(
         &mut self,
         turn: &mut dyn Turn,
-        closed: &mut Vec<CallId>,
-    ) -> Result<(), SweepError> {
+        reservations: &dyn Reservations,
+    ) -> Result<usize, SweepError> {
         let is_due = |it: &Candidate| it.is_former || it.since.elapsed() >= self.after;
         let due = self.open.iter().filter(|(_, candidate)| is_due(candidate));
         let due: Vec<i64> = due.map(|(row, _)| *row).collect();
+        let mut closed = 0;
         for rows in due.chunks(CLOSE_AT_ONCE) {
-            for bytes in turn.records(rows).await? {
-                let Ok(intent) = Record::decode(&bytes) else { continue };
-                self.audit.append(unknown(&intent)).await;
-                closed
-                    .extend(intent.get("call_id").text().and_then(|id| id.parse::<CallId>().ok()));
+            let records = turn.records(rows).await?;
+            let intents = records.iter().filter_map(|bytes| Record::decode(bytes).ok());
+            let intents: Vec<_> = intents.collect();
+            let id = |intent: &Record<'_>| intent.get("call_id").text()?.parse::<CallId>().ok();
+            // First what they had reserved: whoever is lost in between leaves the call open, and it
+            // is all done once more.
+            reservations.abandon(&intents.iter().filter_map(id).collect::<Vec<_>>()).await;
+            FailPoint::MidSweep.hit();
+            for intent in &intents {
+                self.audit.append(unknown(intent)).await;
             }
+            FailPoint::AfterSweep.hit();
+            closed += intents.len();
             self.ship().await?;
             self.open.retain(|row, _| rows.binary_search(row).is_err());
         }
-        Ok(())
+        Ok(closed)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     Entry, EntryKind, Shared, WRITE_DEADLINE,
     spool::{Room, SpoolWriter},
 };
-use crate::{domain::Kind, redact::LiveRedactor};
+use crate::{domain::Kind, fail_point::FailPoint, redact::LiveRedactor};
 
 /// The most that one group carries: so many messages, and about so many bytes.
 const GROUP_ENTRIES: usize = 512;
@@ -206,7 +206,10 @@ impl Writer {
             let written = self.spool.commit();
             self.shared.writing.end();
             match written {
-                Ok(()) => self.confirm(),
+                Ok(()) => {
+                    FailPoint::AfterWrite.hit();
+                    self.confirm();
+                }
                 Err(error) => {
                     self.fail(&error);
                     thread::park_timeout(pause);

@@ -3,6 +3,7 @@
 mod chain;
 mod checkpoint;
 mod contract;
+mod crash;
 mod fake_disk;
 mod faulty;
 mod full_disk;

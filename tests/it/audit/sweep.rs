@@ -1,13 +1,17 @@
 //! Calls that a lost gateway left without an end are given one, in every store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tollgate::{
     audit::{
-        Audit, AuditSink, Entry, EntryKind, OpenIntents, SweepError, Sweeper, Turn, UNKNOWN,
+        Audit, AuditSink, Entry, EntryKind, OpenIntents, Reservations, SweepError, Sweeper, Turn,
+        UNKNOWN,
         spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolSettings},
         verify::{self, ChainReader, Options},
     },
@@ -67,6 +71,17 @@ impl SweptStore for Postgres {
     }
 }
 
+/// The calls whose reservations were ended.
+#[derive(Default)]
+struct Ended(Mutex<Vec<CallId>>);
+
+#[async_trait]
+impl Reservations for Ended {
+    async fn abandon(&self, calls: &[CallId]) {
+        self.0.lock().unwrap().extend(calls);
+    }
+}
+
 /// One life of a gateway.
 struct Life {
     audit: Audit,
@@ -104,9 +119,11 @@ impl Life {
 
     /// The calls that are closed.
     async fn sweep(&mut self) -> Vec<CallId> {
-        let mut closed = Vec::new();
-        assert!(self.sweeper.sweep(&mut closed).await.unwrap(), "nobody else is at it");
-        closed
+        let ended = Ended::default();
+        let closed = self.sweeper.sweep(&ended).await.unwrap();
+        let ended = ended.0.into_inner().unwrap();
+        assert_eq!(closed, Some(ended.len()), "nobody else is at it");
+        ended
     }
 
     async fn end(self) {
@@ -232,20 +249,16 @@ async fn the_time_starts_anew_when_the_store_was_out_of_reach<S: SweptStore>() {
     let started = Instant::now();
     assert_eq!(life.sweep().await, []);
     intents.fails.store(true, std::sync::atomic::Ordering::Relaxed);
-    let mut closed = Vec::new();
+    let ended = Ended::default();
     eventually(PATIENCE, async || {
-        assert!(life.sweeper.sweep(&mut closed).await.is_err());
+        assert!(life.sweeper.sweep(&ended).await.is_err());
         started.elapsed() > after
     })
     .await;
     intents.fails.store(false, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(life.sweep().await, [], "its end may be on its way");
-    eventually(PATIENCE, async || {
-        life.sweeper.sweep(&mut closed).await.unwrap();
-        !closed.is_empty()
-    })
-    .await;
-    assert_eq!(closed, [call.call_id.unwrap()]);
+    eventually(PATIENCE, async || life.sweeper.sweep(&ended).await.unwrap() == Some(1)).await;
+    assert_eq!(*ended.0.lock().unwrap(), [call.call_id.unwrap()]);
     life.end().await;
     away.end().await;
 }
