@@ -2,13 +2,16 @@
 
 mod chain;
 mod checkpoint;
+mod clock;
 mod contract;
 mod crash;
+mod damage;
 mod fake_disk;
 mod faulty;
 mod full_disk;
 mod handle;
 mod kill;
+mod life;
 mod limit;
 mod model;
 mod pace;

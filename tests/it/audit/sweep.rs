@@ -1,30 +1,17 @@
 //! Calls that a lost gateway left without an end are given one, in every store.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 use tollgate::{
-    audit::{
-        Audit, AuditSink, Entry, EntryKind, OpenIntents, Reservations, SweepError, Sweeper, Turn,
-        UNKNOWN,
-        spool::{DirectoryDisk, SEGMENT_BYTES, Spool, SpoolSettings},
-        verify::{self, ChainReader, Options},
-    },
-    domain::CallId,
-    redact::LiveRedactor,
-    storage::{
-        postgres::{self, PostgresChain},
-        sqlite::{self, SqliteChain},
-    },
+    audit::{Entry, EntryKind, OpenIntents, SweepError, Turn, UNKNOWN},
+    storage::postgres,
 };
 
 use super::{
-    contract::{Fixture, Sqlite},
+    contract::Sqlite,
+    life::{Ended, Life, SweptStore, expect_sound},
     postgres::Postgres,
     support::{TempDir, append, denial, intent, kinds_of, settle},
 };
@@ -33,108 +20,6 @@ use crate::support::client::eventually;
 const PATIENCE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_hours(1);
 
-/// A store whose open intents are found.
-#[async_trait(?Send)]
-trait SweptStore: Fixture {
-    async fn shared_sink(&self) -> Arc<dyn AuditSink>;
-    fn intents(&self) -> Arc<dyn OpenIntents>;
-    async fn chain(&self) -> Box<dyn ChainReader>;
-}
-
-#[async_trait(?Send)]
-impl SweptStore for Sqlite {
-    async fn shared_sink(&self) -> Arc<dyn AuditSink> {
-        Arc::new(sqlite::open(&self.path()).await.unwrap())
-    }
-
-    fn intents(&self) -> Arc<dyn OpenIntents> {
-        Arc::new(sqlite::open_intents(&self.path()))
-    }
-
-    async fn chain(&self) -> Box<dyn ChainReader> {
-        Box::new(SqliteChain::open(&self.path()).await.unwrap())
-    }
-}
-
-#[async_trait(?Send)]
-impl SweptStore for Postgres {
-    async fn shared_sink(&self) -> Arc<dyn AuditSink> {
-        Arc::new(postgres::sink(&self.config).unwrap())
-    }
-
-    fn intents(&self) -> Arc<dyn OpenIntents> {
-        Arc::new(postgres::open_intents(&self.config).unwrap())
-    }
-
-    async fn chain(&self) -> Box<dyn ChainReader> {
-        Box::new(PostgresChain::open(&self.config).await.unwrap())
-    }
-}
-
-/// The calls whose reservations were ended.
-#[derive(Default)]
-struct Ended(Mutex<Vec<CallId>>);
-
-#[async_trait]
-impl Reservations for Ended {
-    async fn abandon(&self, calls: &[CallId]) {
-        self.0.lock().unwrap().extend(calls);
-    }
-}
-
-/// One life of a gateway.
-struct Life {
-    audit: Audit,
-    sweeper: Sweeper,
-    tasks: TaskTracker,
-}
-
-impl Life {
-    /// On the spool of `directory`.
-    async fn begin(store: &impl SweptStore, directory: &TempDir, after: Duration) -> Self {
-        Self::begin_with(store.shared_sink().await, store.intents(), directory, after)
-    }
-
-    fn begin_with(
-        sink: Arc<dyn AuditSink>,
-        intents: Arc<dyn OpenIntents>,
-        directory: &TempDir,
-        after: Duration,
-    ) -> Self {
-        let settings =
-            SpoolSettings { limit_bytes: 64 << 20, segment_bytes: SEGMENT_BYTES, is_strict: false };
-        let disk = DirectoryDisk::open(&directory.path().join("spool")).unwrap();
-        let spool = Spool::open(Arc::new(disk), settings).unwrap();
-        let (tasks, former) = (TaskTracker::new(), spool.state.head());
-        let audit = Audit::start(spool, sink, LiveRedactor::default(), &tasks).unwrap();
-        let sweeper = Sweeper::new(audit.clone(), intents, after, former);
-        Self { audit, sweeper, tasks }
-    }
-
-    async fn intent(&self) -> Entry {
-        let call = intent();
-        self.audit.intent(call.clone()).await.unwrap();
-        call
-    }
-
-    /// The calls that are closed.
-    async fn sweep(&mut self) -> Vec<CallId> {
-        let ended = Ended::default();
-        let closed = self.sweeper.sweep(&ended).await.unwrap();
-        let ended = ended.0.into_inner().unwrap();
-        assert_eq!(closed, Some(ended.len()), "nobody else is at it");
-        ended
-    }
-
-    async fn end(self) {
-        self.audit.flush(PATIENCE).await.unwrap();
-        self.audit.shutdown(PATIENCE).await.unwrap();
-        drop(self.sweeper);
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-}
-
 /// The outcome of the one end that a call has.
 async fn outcome(store: &impl SweptStore, call: &Entry) -> Option<String> {
     let lines = store.lines().await;
@@ -142,22 +27,6 @@ async fn outcome(store: &impl SweptStore, call: &Entry) -> Option<String> {
     assert_eq!(kinds_of(call, &lines), ["intent", "settle"]);
     let end = lines.into_iter().find(|line| line.call_id == id && line.kind == "settle");
     end.unwrap().outcome
-}
-
-async fn expect_sound(store: &impl SweptStore, rows: u64) {
-    let options = Options {
-        checkpoints: None,
-        keys: Vec::new(),
-        spool: None,
-        from: None,
-        to: None,
-        retention_days: None,
-        now: jiff::Timestamp::now(),
-    };
-    let mut chain = store.chain().await;
-    let report = verify::verify(&mut *chain, options, &|_, _| {}).await.unwrap();
-    assert!(report.is_clean, "{report:#?}");
-    assert_eq!(report.rows, rows);
 }
 
 async fn an_intent_is_open_until_its_call_has_an_end<S: SweptStore>() {
