@@ -33,10 +33,11 @@ const DETAIL: &str = "the gateway was lost before the call's end was recorded; i
 
 /// How long what is written may take to be in the store, before the turn is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Rows that one statement looks at, so that each is answered soon: some 100 ms.
-const SPAN_ROWS: i64 = 50_000;
+/// Rows that one statement looks at: answered within some 50 ms, and few enough that a planner looks
+/// each of them up rather than read all that there is.
+const SPAN_ROWS: i64 = 10_000;
 /// Spans in one turn: the first turn in a large store takes several.
-const SPANS: usize = 40;
+const SPANS: usize = 200;
 /// Open intents that are remembered; as many calls can't run at once. Beyond it no more are looked for
 /// until some of these are closed.
 const MAX_OPEN: usize = 1 << 17;

@@ -15,7 +15,7 @@ use super::{
     postgres::Postgres,
     support::{TempDir, append, denial, intent, kinds_of, settle},
 };
-use crate::support::client::eventually;
+use crate::support::{client::eventually, postgres::run};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_hours(1);
@@ -204,4 +204,40 @@ async fn a_call_counts_once_in_the_sums_with_all_that_its_intent_says() {
         .collect();
     let expected = ["user-1", "pro", "coder", "demo", "1", "0"];
     assert_eq!(sums, [expected.map(|text| Some(text.to_owned()))]);
+}
+
+/// As many rows as a planner would not read for nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_look_at_the_newest_rows_reads_no_others() {
+    let store = Postgres::start().await;
+    postgres::migrate(&store.config).await.unwrap();
+    append(&*store.shared_sink().await, &[denial()]).await.unwrap();
+    let mut superuser = store.database.superuser().await;
+    let fill = "SET session_replication_role = replica; SET search_path = tollgate; \
+        INSERT INTO audit (time_micros, id, call_id, writer, epoch, chain_seq, hash, kind, superseded) \
+        SELECT (SELECT min(time_micros) FROM audit), gen_random_uuid(), \
+            md5((i / 2)::text)::uuid, md5('w')::uuid, 1, i, '', \
+            CASE WHEN i % 2 = 0 THEN 'intent' ELSE 'settle' END, false \
+        FROM generate_series(0, 99999) AS i; \
+        INSERT INTO audit_closed SELECT md5(i::text)::uuid, gen_random_uuid() \
+        FROM generate_series(0, 49998) AS i; ANALYZE audit; ANALYZE audit_closed";
+    run(&mut superuser, fill).await;
+    let read =
+        "SELECT sum(seq_tup_read)::int8 FROM pg_stat_user_tables WHERE relname LIKE 'audit%'";
+    let looked =
+        "SELECT sum(idx_scan)::int8 FROM pg_stat_user_tables WHERE relname = 'audit_closed'";
+    // The server counts in its own time, when a connection ends.
+    drop(superuser);
+    let before = (store.number(read).await, store.number(looked).await);
+    let intents = store.intents();
+    let mut turn = intents.turn().await.unwrap().unwrap();
+    let last = turn.span().await.unwrap().1;
+    let found = turn.find(last - 20, last).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(turn.still_open(&[found[0].row]).await.unwrap(), [found[0].row]);
+    assert_eq!(turn.records(&[found[0].row]).await.unwrap().len(), 1);
+    drop(turn);
+    eventually(PATIENCE, async || store.number(looked).await > before.1).await;
+    let rows = store.number(read).await - before.0;
+    assert!(rows < 100, "{rows} rows were read one after the other");
 }
