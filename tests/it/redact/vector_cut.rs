@@ -1,9 +1,14 @@
 //! The vectors of all rules, as streams: however they are cut, the same comes out.
 
+use proptest::{
+    prelude::RngExt as _,
+    test_runner::{RngAlgorithm, TestRng},
+};
+
 use super::{REDACTOR, marked::vectors, pieces, stream, whole};
 
 /// Longer texts are cut in two places at so many steps of equal length; shorter ones everywhere. (All
-/// pairs of places of a whole PEM text would be half a million.)
+/// pairs of places of all texts hold as well, and take five minutes of CPU.)
 const STEPS: usize = 128;
 /// The texts are dealt out to so many tests, as one would take minutes.
 const TESTS: usize = 12;
@@ -27,6 +32,19 @@ fn one_cut_anywhere_and_a_character_at_a_time_change_no_vector() {
         }
         let every: Vec<usize> = (0..text.len()).collect();
         check(&text, &expected, &every);
+    }
+}
+
+#[test]
+fn many_cuts_anywhere_change_no_vector() {
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    for text in texts() {
+        let expected = whole(&REDACTOR, &text);
+        for seldom in [2, 3, 5, 8, 13, 21, 34, 55] {
+            let places = 0..=text.len();
+            let cuts = places.filter(|_| random.random_ratio(1, seldom)).collect::<Vec<_>>();
+            check(&text, &expected, &cuts);
+        }
     }
 }
 
