@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::Hash;
+use super::{Hash, clean::CleanCallers};
 use crate::{
     domain::{CallId, Caller, Capability, MicroUsd, StreamId, Usage, UsageSource},
     redact::{Depth, LiveRedactor, Redactor},
@@ -171,7 +171,7 @@ impl Entry {
     }
 
     /// Takes the secrets out of all that a stranger may have said.
-    pub(super) fn redact(&mut self, redactor: &LiveRedactor) {
+    pub(super) fn redact(&mut self, redactor: &LiveRedactor, clean: &mut CleanCallers) {
         let Some(redactor) = redactor.now() else { return };
         // Names and ids have a shape, which the contextual rules would read too much into.
         let Self { provider, provider_model, finish_reason, tool, .. } = self;
@@ -191,9 +191,13 @@ impl Entry {
             redactor.redact_in_place(model, Depth::Complete);
         }
         if let Some(caller) = &mut self.caller
-            && says_a_secret(caller, &redactor)
+            && !clean.knows(caller, &redactor)
         {
-            redact_caller(Arc::make_mut(caller), &redactor);
+            if says_a_secret(caller, &redactor) {
+                redact_caller(Arc::make_mut(caller), &redactor);
+            } else {
+                clean.remember(caller, &redactor);
+            }
         }
     }
 }

@@ -15,6 +15,7 @@
 mod busy;
 mod chain;
 pub mod checkpoint;
+mod clean;
 mod entry;
 mod open_intent;
 mod pending;

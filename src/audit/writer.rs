@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     Entry, EntryKind, Shared, WRITE_DEADLINE,
+    clean::CleanCallers,
     spool::{Room, SpoolWriter},
 };
 use crate::{domain::Kind, fail_point::FailPoint, redact::LiveRedactor};
@@ -65,6 +66,7 @@ struct Waiter {
 pub(super) struct Writer {
     spool: SpoolWriter,
     redactor: LiveRedactor,
+    clean: CleanCallers,
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
@@ -84,7 +86,9 @@ impl Writer {
         shared: Arc<Shared>,
     ) -> io::Result<()> {
         let (entries, waiters, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        let writer = Self { spool, redactor, queue, shared, entries, waiters, encoded: 0, flushes };
+        let clean = CleanCallers::default();
+        let writer =
+            Self { spool, redactor, clean, queue, shared, entries, waiters, encoded: 0, flushes };
         let thread = thread::Builder::new().name("audit-spool".to_owned());
         thread.spawn(move || writer.run()).map(drop)
     }
@@ -154,11 +158,11 @@ impl Writer {
                 self.count_out(1);
             }
             Message::Intent { mut entry, ack, queued_at } => {
-                entry.redact(&self.redactor);
+                entry.redact(&self.redactor, &mut self.clean);
                 self.add(Item::Entry(entry), Some(Waiter { ack, queued_at }));
             }
             Message::Entry(mut entry) => {
-                entry.redact(&self.redactor);
+                entry.redact(&self.redactor, &mut self.clean);
                 self.add(Item::Entry(entry), None);
             }
             Message::Record(record) => self.add(Item::Record(record), None),

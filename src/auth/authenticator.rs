@@ -156,19 +156,41 @@ impl Authenticator {
         headers: &HeaderMap,
         route_takes_api_key: bool,
     ) -> Result<Arc<Caller>, AuthError> {
+        if let Some(known) = self.recall(headers, route_takes_api_key) {
+            return known;
+        }
+        let credential = self.credential(headers, route_takes_api_key)?;
+        let verified = Arc::new(self.verify(credential).await?);
+        let admitted = self.admit(&verified);
+        self.cache.insert(digest_of(credential.token), verified);
+        admitted
+    }
+
+    /// As [`Authenticator::authenticate`], without waiting for anything. `None`: the token has not
+    /// been checked lately.
+    pub fn recall(
+        &self,
+        headers: &HeaderMap,
+        route_takes_api_key: bool,
+    ) -> Option<Result<Arc<Caller>, AuthError>> {
+        let credential = match self.credential(headers, route_takes_api_key) {
+            Ok(credential) => credential,
+            Err(error) => return Some(Err(error)),
+        };
+        let cached = self.cache.get(&digest_of(credential.token), self.clock.now_ms())?;
+        self.still_holds(&cached, credential).then(|| self.admit(&cached))
+    }
+
+    fn credential<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+        route_takes_api_key: bool,
+    ) -> Result<Credential<'a>, AuthError> {
         let credential = self.sources.find(headers, route_takes_api_key)?;
         if credential.token.len() > UnverifiedToken::MAX_LEN {
             return Err(Reason::TooLarge.into());
         }
-        let digest = digest_of(credential.token);
-        let cached = self.cache.get(&digest, self.clock.now_ms());
-        if let Some(verified) = cached.filter(|verified| self.still_holds(verified, credential)) {
-            return self.admit(&verified);
-        }
-        let verified = Arc::new(self.verify(credential).await?);
-        let admitted = self.admit(&verified);
-        self.cache.insert(digest, verified);
-        admitted
+        Ok(credential)
     }
 
     /// Replaces the deny list; the next call is checked against the new one.

@@ -1,6 +1,6 @@
 //! Identifiers, each a type of its own.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -89,7 +89,7 @@ impl TryFrom<&[u8]> for RunId {
 
 /// `x-request-id`: the caller's own if it is sane, else ours.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RequestId(String);
+pub struct RequestId(Arc<str>);
 
 impl RequestId {
     /// At most this many bytes of a caller's own id are taken.
@@ -97,7 +97,8 @@ impl RequestId {
 
     #[must_use]
     pub fn generate() -> Self {
-        Self(Uuid::now_v7().simple().to_string())
+        let mut text = Uuid::encode_buffer();
+        Self(Arc::from(&*Uuid::now_v7().simple().encode_lower(&mut text)))
     }
 
     /// `None` unless `text` is 1–128 characters of `[A-Za-z0-9._:-]`, safe in any log or header.
@@ -106,7 +107,7 @@ impl RequestId {
         let sane = !text.is_empty()
             && text.len() <= Self::MAX_LEN
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
-        sane.then(|| Self(text.to_owned()))
+        sane.then(|| Self(Arc::from(text)))
     }
 
     #[must_use]

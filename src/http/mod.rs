@@ -1,5 +1,6 @@
 //! The wire: routes, layers, dialects. Nothing below this module knows of HTTP servers.
 
+mod admit;
 mod budgets;
 mod context;
 mod error;
@@ -9,6 +10,7 @@ mod metrics;
 mod openai;
 mod openapi;
 mod ops;
+mod respond;
 mod router;
 pub mod server;
 mod sse;

@@ -7,7 +7,6 @@ use tokio::{
     sync::oneshot,
     time::{Instant, sleep_until},
 };
-use tracing::{Instrument as _, Span};
 
 use super::{
     Authorized, CallContext, Ending, Gateway, OpenCall, Progress, Refused, Snapshot,
@@ -27,6 +26,7 @@ use crate::{
         HubFull, Lifeline, NativeStream, NativeWriter, Outlet, Owner, PassthroughWriter, Reader,
         Receiver, Seldom, channel,
     },
+    telemetry::Scope,
 };
 
 /// Bytes of a stream that may wait for a client that reads slowly, before its provider waits too.
@@ -63,9 +63,8 @@ struct Telling {
     redaction: Option<Box<AnswerStream>>,
     /// A whole answer, sent once the call is settled. Boxed: a stream has none.
     answer: Option<Box<Complete>>,
-    /// The request's, for what is logged. Not entered while events are carried: to enter and to
-    /// leave it for each would cost more than to read the event.
-    span: Span,
+    /// The request's, for what is logged. Not entered while events are carried: few say anything.
+    scope: Scope,
 }
 
 /// Begins a chat completion. The receiver is the response's body, or is held while a whole answer
@@ -131,7 +130,7 @@ fn spawn(
         outlet,
         redaction,
         answer: None,
-        span: Span::current(),
+        scope: Scope::current(),
     });
     tasks.spawn(telling.run(open, Box::new(authorized), lifeline));
     Started { head: receiver }
@@ -147,18 +146,18 @@ impl Telling {
     ) {
         let gateway = Arc::clone(&self.gateway);
         let deadline = Instant::now() + gateway.request_timeout;
-        let span = self.span.clone();
+        let scope = self.scope.clone();
         let cut = Seldom::new(cut_short_by(lifeline, Arc::clone(&gateway), deadline));
         let ending = tokio::select! {
             biased;
             ending = cut => ending,
             told = AssertUnwindSafe(self.story(&mut open, authorized)).catch_unwind() => {
-                told.unwrap_or_else(|_| Ok(Ending::Failed(span.in_scope(panicked)))).unwrap_or_else(|ending| ending)
+                told.unwrap_or_else(|_| Ok(Ending::Failed(scope.enter(panicked)))).unwrap_or_else(|ending| ending)
             }
         };
         let ending = self.let_go(&mut open, ending).redacted(&gateway.redactor);
         // Boxed: while a stream is open, its task has no use for this room.
-        Box::pin(self.end(open, &ending, deadline)).instrument(span).await;
+        scope.run(Box::pin(self.end(open, &ending, deadline))).await;
     }
 
     /// Accounts for the call and settles it, tells its client how it ended, and writes its terminal row.
@@ -203,8 +202,8 @@ impl Telling {
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Ending, Ending> {
         // Boxed, as a stream is open for long after this and has no use for its room.
-        let span = self.span.clone();
-        let opened = match Box::pin(self.send(open, authorized)).instrument(span).await {
+        let scope = self.scope.clone();
+        let opened = match scope.run(Box::pin(self.send(open, authorized))).await {
             Ok(Reply::Stream(opened)) => opened,
             // Boxed: else each stream's task would have room for what a whole answer takes.
             Ok(Reply::Complete(complete)) => return Box::pin(self.keep(open, complete)).await,
@@ -264,7 +263,7 @@ impl Telling {
         let (noted, bytes) = (complete.clone(), complete.body.len());
         let noted =
             self.gateway.offload.run_for(bytes, move || Progress::of_complete(&noted)).await;
-        open.progress.adopt(noted.map_err(|_| Ending::Failed(self.span.in_scope(panicked)))?);
+        open.progress.adopt(noted.map_err(|_| Ending::Failed(self.scope.enter(panicked)))?);
         let redactor = &self.snapshot.redactor;
         complete.drop_headers(|value| redactor.finds(value, Depth::Formats));
         let status = complete.status;
@@ -308,7 +307,7 @@ impl Telling {
                 Ok(()) if open.progress.is_complete() => return Ok(Ending::Completed),
                 Ok(()) => return Err(Ending::Failed(cut_short())),
                 Err(error) => {
-                    self.span.in_scope(|| tracing::warn!(%error, "a stream broke off"));
+                    self.scope.enter(|| tracing::warn!(%error, "a stream broke off"));
                     return Err(Ending::Failed(error.to_denial()));
                 }
             }
@@ -326,7 +325,7 @@ impl Telling {
                 continue;
             }
             let view = ChunkView::parse(&event.data)
-                .map_err(|error| self.span.in_scope(|| not_understood(&error)))?;
+                .map_err(|error| self.scope.enter(|| not_understood(&error)))?;
             if view.is_blank() && event.name.is_some() {
                 // A ping, or an error that is not in the shape of one.
                 open.progress.failed |= event.is_named_error();
@@ -338,7 +337,7 @@ impl Telling {
                         answer::pass(redaction, &self.snapshot.redactor, outlet, event, &view)
                     }
                 };
-                pushed.map_err(|error| self.span.in_scope(|| not_passed_on(&error)))?;
+                pushed.map_err(|error| self.scope.enter(|| not_passed_on(&error)))?;
             }
             if open.progress.failed {
                 break;
@@ -361,8 +360,8 @@ impl Telling {
         open.count_redactions(&self.gateway.redactions, Direction::Response, counts);
         match told {
             Ok(Ok(())) => ending,
-            Ok(Err(error)) => self.span.in_scope(|| not_passed_on(&error)),
-            Err(_) => Ending::Failed(self.span.in_scope(panicked)),
+            Ok(Err(error)) => self.scope.enter(|| not_passed_on(&error)),
+            Err(_) => Ending::Failed(self.scope.enter(panicked)),
         }
     }
 }

@@ -32,7 +32,7 @@ use opentelemetry_sdk::{
 };
 use tokio::runtime::{self, Runtime};
 
-use super::{genai, span};
+use super::genai;
 use crate::redact::{Depth, LiveRedactor};
 
 /// Finished spans that wait for the collector; beyond it they are dropped.
@@ -224,7 +224,6 @@ impl SpanExporter for Reporter {
         let spans = batch.len();
         self.queued.fetch_sub(spans, Ordering::AcqRel);
         for span in &mut batch {
-            rename(&mut span.attributes);
             redact(span, &self.redactor);
         }
         // The batch processor's thread polls this and knows no runtime; sleeps and sockets are
@@ -259,16 +258,6 @@ impl Drop for Reporter {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// The log's fields as attributes: the trace's id is said already, the request's gets our name.
-fn rename(attributes: &mut Vec<KeyValue>) {
-    attributes.retain(|attribute| attribute.key.as_str() != span::TRACE_ID);
-    if let Some(attribute) =
-        attributes.iter_mut().find(|attribute| attribute.key.as_str() == span::REQUEST_ID)
-    {
-        attribute.key = genai::REQUEST_ID.into();
     }
 }
 

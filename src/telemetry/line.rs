@@ -1,8 +1,6 @@
 //! A log line as one JSON object, with the ids of the call that it was written in.
 //!
-//! `tracing-subscriber`'s own JSON format nests the span's fields, and parses and prints a span's
-//! JSON again for each field recorded later. Here a span keeps its two ids, as they will be
-//! printed, and nothing else.
+//! The ids are those of the [`scope`] that it is written in; no span's fields are.
 //!
 //! Each value's secrets are taken out before it is escaped and cut: in a whole line they might
 //! hide behind an escape, and half a secret is none that a rule knows.
@@ -15,19 +13,18 @@ use std::{
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
-    span::Record,
 };
 use tracing_subscriber::{
     field::RecordFields,
     fmt::{
-        FmtContext, FormatEvent, FormatFields, FormattedFields,
-        format::Writer,
+        FmtContext, FormatEvent, FormatFields,
+        format::{Format, Writer},
         time::{FormatTime, SystemTime},
     },
     registry::LookupSpan,
 };
 
-use super::span::{REQUEST_ID, TRACE_ID};
+use super::scope;
 use crate::redact::{Depth, LiveRedactor, MAX_CANDIDATE_BYTES};
 
 /// A longer value is cut: what a library prints may be anything.
@@ -36,29 +33,16 @@ const MAX_VALUE_BYTES: usize = 4_096;
 /// The members that each line has of its own; an event's field of such a name gets a `_`.
 const OWN: [&str; 3] = ["timestamp", "level", "target"];
 
-/// What a line takes from a span: `,"trace_id":"…","request_id":"…"`.
+/// The field that an event may bring of its own: then the ids are its own, too.
+const TRACE_ID: &str = "trace_id";
+
+/// What a line takes from the spans around it: nothing. They are libraries'.
 #[derive(Debug)]
-pub(super) struct SpanIds(pub LiveRedactor);
+pub(super) struct NoFields;
 
-impl<'writer> FormatFields<'writer> for SpanIds {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut visitor = Members {
-            out: writer,
-            redactor: &self.0,
-            ids_only: true,
-            has_trace: false,
-            result: Ok(()),
-        };
-        fields.record(&mut visitor);
-        visitor.result
-    }
-
-    fn add_fields(
-        &self,
-        current: &'writer mut FormattedFields<Self>,
-        fields: &Record<'_>,
-    ) -> fmt::Result {
-        self.format_fields(current.as_writer(), fields)
+impl<'writer> FormatFields<'writer> for NoFields {
+    fn format_fields<R: RecordFields>(&self, _: Writer<'writer>, _: R) -> fmt::Result {
+        Ok(())
     }
 }
 
@@ -66,13 +50,13 @@ impl<'writer> FormatFields<'writer> for SpanIds {
 #[derive(Debug)]
 pub(super) struct JsonLine(pub LiveRedactor);
 
-impl<S> FormatEvent<S, SpanIds> for JsonLine
+impl<S> FormatEvent<S, NoFields> for JsonLine
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, SpanIds>,
+        _: &FmtContext<'_, S, NoFields>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
@@ -81,27 +65,43 @@ where
         SystemTime.format_time(&mut writer)?;
         write!(writer, "\",\"level\":\"{}\",\"target\":", metadata.level())?;
         write_text(&mut writer, metadata.target(), &self.0)?;
-        let mut visitor = Members {
-            out: writer.by_ref(),
-            redactor: &self.0,
-            ids_only: false,
-            has_trace: false,
-            result: Ok(()),
-        };
+        let out = writer.by_ref();
+        let mut visitor = Members { out, redactor: &self.0, has_trace: false, result: Ok(()) };
         event.record(&mut visitor);
         let has_trace = visitor.has_trace;
         visitor.result?;
-        if !has_trace {
-            for span in context.event_scope().into_iter().flatten() {
-                let extensions = span.extensions();
-                let ids = extensions.get::<FormattedFields<SpanIds>>();
-                if let Some(ids) = ids.filter(|ids| !ids.fields.is_empty()) {
-                    writer.write_str(&ids.fields)?;
-                    break;
-                }
-            }
-        }
+        scope::ids(|ids| {
+            let Some(ids) = ids.filter(|_| !has_trace) else { return Ok(()) };
+            write!(writer, ",\"trace_id\":\"{:032x}\",\"request_id\":", ids.trace_id)?;
+            write_text(&mut writer, ids.request_id.as_str(), &self.0)
+        })?;
         writer.write_str("}\n")
+    }
+}
+
+/// The text format of `tracing-subscriber`, and the ids behind it.
+#[derive(Debug)]
+pub(super) struct TextLine(pub Format);
+
+impl<S, F> FormatEvent<S, F> for TextLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    F: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, F>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        writer.write_str(line.trim_end_matches('\n'))?;
+        scope::ids(|ids| {
+            let Some(ids) = ids else { return Ok(()) };
+            write!(writer, " trace_id={:032x} request_id={}", ids.trace_id, ids.request_id)
+        })?;
+        writer.write_char('\n')
     }
 }
 
@@ -109,7 +109,6 @@ where
 struct Members<'a, 'writer> {
     out: Writer<'writer>,
     redactor: &'a LiveRedactor,
-    ids_only: bool,
     has_trace: bool,
     result: fmt::Result,
 }
@@ -117,8 +116,7 @@ struct Members<'a, 'writer> {
 impl Members<'_, '_> {
     fn member(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         let name = field.name();
-        let wanted = !self.ids_only || name == TRACE_ID || name == REQUEST_ID;
-        if !wanted || self.result.is_err() {
+        if self.result.is_err() {
             return;
         }
         self.has_trace |= name == TRACE_ID;

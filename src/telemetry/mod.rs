@@ -11,6 +11,7 @@ mod exposition;
 pub mod genai;
 mod line;
 mod panic;
+mod scope;
 mod span;
 mod writer;
 
@@ -23,7 +24,7 @@ use tracing::{Dispatch, Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     field::MakeExt as _,
-    filter::{Directive, FilterFn, ParseError, filter_fn},
+    filter::{FilterFn, ParseError, filter_fn},
     fmt::{self, format::debug_fn},
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -32,11 +33,12 @@ use tracing_subscriber::{
 pub use export::ExportError;
 pub use exposition::{Exposition, MetricKind};
 pub use panic::log_panics;
+pub use scope::{InScope, Scope};
 pub use span::{CallSpan, ModelEnd, ModelStart, ServerStart, model_span, server_span};
 
 use self::{
     export::Exporter,
-    line::{JsonLine, SpanIds},
+    line::{JsonLine, NoFields, TextLine},
     span::OtelLayer,
     writer::LineQueue,
 };
@@ -89,7 +91,8 @@ impl Telemetry {
         out: impl Write + Send + 'static,
         colors: bool,
     ) -> Result<(Self, Dispatch), TelemetryError> {
-        let filter = log_filter(&config.log)?;
+        let filter = EnvFilter::builder().with_regex(false).parse(&config.log);
+        let filter = filter.map_err(TelemetryError::Filter)?;
         let endpoint = config.otlp_endpoint.as_deref();
         let redactor = LiveRedactor::default();
         let exporter = endpoint
@@ -128,19 +131,6 @@ impl Drop for Telemetry {
     }
 }
 
-/// The configured filter, and the calls' spans whatever it says: a warning needs its trace id too.
-fn log_filter(log: &str) -> Result<EnvFilter, TelemetryError> {
-    let filter =
-        EnvFilter::builder().with_regex(false).parse(log).map_err(TelemetryError::Filter)?;
-    if filter.max_level_hint() == Some(LevelFilter::OFF) {
-        return Ok(filter);
-    }
-    let spans: Directive = format!("{}={}", span::TARGET, LevelFilter::INFO)
-        .parse()
-        .map_err(TelemetryError::Filter)?;
-    Ok(filter.add_directive(spans))
-}
-
 fn log_layer<S>(
     format: LogFormat,
     lines: LineQueue,
@@ -152,15 +142,13 @@ where
 {
     let layer = fmt::layer().with_writer(lines).log_internal_errors(false);
     match format {
-        LogFormat::Json => {
-            let ids = SpanIds(redactor.clone());
-            Box::new(layer.fmt_fields(ids).event_format(JsonLine(redactor)))
-        }
+        LogFormat::Json => Box::new(layer.fmt_fields(NoFields).event_format(JsonLine(redactor))),
         LogFormat::Text => {
             let fields = debug_fn(move |out, field, value| {
                 line::write_plain(out, field.name(), value, &redactor)
             });
-            Box::new(layer.fmt_fields(fields.delimited(" ")).with_ansi(colors))
+            let line = TextLine(fmt::format().with_ansi(colors));
+            Box::new(layer.fmt_fields(fields.delimited(" ")).event_format(line).with_ansi(colors))
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The two spans of a call: the server's and the model client's.
 //!
-//! A span is two things here. For the log it carries the call's ids, which is all that a process
-//! without a collector pays for. For OTLP it carries the attributes of [`super::genai`], which
-//! are set on the OpenTelemetry span itself: `tracing`'s fields can't hold arrays, and would be
-//! visited by every layer.
+//! They are for OTLP alone: a process without a collector makes none, and has the ids. The attributes of
+//! [`super::genai`] are set on the OpenTelemetry span itself: `tracing`'s fields can't hold arrays, and
+//! would be visited by every layer. What a log line says of its call is a [`Scope`]'s.
 
 use std::time::Duration;
 
@@ -12,18 +11,15 @@ use opentelemetry::{
     trace::{SpanContext, Status, TraceContextExt, TraceState},
 };
 use opentelemetry_sdk::trace::SdkTracer;
-use tracing::{Dispatch, Span, dispatcher, field::Empty};
+use tracing::{Dispatch, Span, dispatcher};
 use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt};
 use tracing_subscriber::Registry;
 
-use super::genai;
+use super::{Scope, genai};
 use crate::domain::{RequestId, TraceContext, Usage};
 
-/// The target of both spans; `super` lets it through whatever the log's filter says.
+/// The target of both spans.
 pub(super) const TARGET: &str = "tollgate::span";
-/// The fields that a log line takes from its span.
-pub(super) const TRACE_ID: &str = "trace_id";
-pub(super) const REQUEST_ID: &str = "request_id";
 
 /// The layer that hands spans to OpenTelemetry, as it stands in the subscriber.
 pub(super) type OtelLayer = OpenTelemetryLayer<Registry, SdkTracer>;
@@ -75,12 +71,10 @@ pub struct ModelEnd<'a> {
 }
 
 /// A span of a call, which ends when this is dropped.
-///
-/// Run the call's work in [`CallSpan::span`] (`.instrument(…)`), so that its log lines bear the
-/// call's ids.
 #[derive(Debug)]
 pub struct CallSpan {
-    span: Span,
+    /// Held until then. Never entered: nothing is told by that.
+    _span: Span,
     trace: TraceContext,
     /// The OpenTelemetry span; `None` where spans are not exported.
     otel: Option<Context>,
@@ -92,21 +86,22 @@ pub fn server_span(start: &ServerStart<'_>) -> CallSpan {
     let method = known_method(start.method);
     let name_method = if method == genai::METHOD_OTHER { "HTTP" } else { method };
     let (space, route) = start.route.map_or(("", ""), |route| (" ", route));
-    let span = tracing::info_span!(
-        target: TARGET,
-        parent: None,
-        "server",
-        otel.kind = "server",
-        otel.name = %format_args!("{name_method}{space}{route}"),
-        trace_id = Empty,
-        request_id = start.request_id.as_str(),
-    );
+    let span = || {
+        tracing::info_span!(
+            target: TARGET,
+            parent: None,
+            "server",
+            otel.kind = "server",
+            otel.name = %format_args!("{name_method}{space}{route}"),
+        )
+    };
     let call = CallSpan::begin(span, start.remote.as_ref());
     call.set(|| {
         let mut attributes = vec![
             KeyValue::new(genai::HTTP_REQUEST_METHOD, method),
             KeyValue::new(genai::URL_PATH, start.path.to_owned()),
             KeyValue::new(genai::URL_SCHEME, start.scheme),
+            KeyValue::new(genai::REQUEST_ID, start.request_id.to_string()),
         ];
         attributes
             .extend(start.route.map(|route| KeyValue::new(genai::HTTP_ROUTE, route.to_owned())));
@@ -116,9 +111,6 @@ pub fn server_span(start: &ServerStart<'_>) -> CallSpan {
 }
 
 /// Starts the client span of a model call: `chat {model}`.
-///
-/// It is for OTLP alone, and there is none where spans are not exported: the call's lines are
-/// written in its server's span.
 #[must_use]
 pub fn model_span(start: &ModelStart<'_>) -> CallSpan {
     let span = || {
@@ -128,11 +120,8 @@ pub fn model_span(start: &ModelStart<'_>) -> CallSpan {
             "model",
             otel.kind = "client",
             otel.name = %format_args!("{} {}", genai::OPERATION_CHAT, start.model),
-            trace_id = Empty,
-            request_id = start.request_id.as_str(),
         )
     };
-    let span = if exports() { span() } else { Span::none() };
     let call = CallSpan::begin(span, Some(&start.parent));
     call.set(|| {
         let mut attributes = vec![
@@ -140,6 +129,7 @@ pub fn model_span(start: &ModelStart<'_>) -> CallSpan {
             KeyValue::new(genai::PROVIDER_NAME, start.provider.to_owned()),
             KeyValue::new(genai::REQUEST_MODEL, start.model.to_owned()),
             KeyValue::new(genai::REQUEST_STREAM, start.stream),
+            KeyValue::new(genai::REQUEST_ID, start.request_id.to_string()),
         ];
         attributes.extend(start.max_tokens.map(|max| count(genai::REQUEST_MAX_TOKENS, max)));
         if let Some((address, port)) = start.server {
@@ -152,20 +142,21 @@ pub fn model_span(start: &ModelStart<'_>) -> CallSpan {
 }
 
 impl CallSpan {
-    fn begin(span: Span, parent: Option<&TraceContext>) -> Self {
-        let otel = exports().then(|| started(&span, parent)).flatten();
+    fn begin(span: impl FnOnce() -> Span, parent: Option<&TraceContext>) -> Self {
+        let span = if exports() { span() } else { Span::none() };
+        let otel = started(&span, parent);
         let trace = match &otel {
             Some(context) => from_otel(context.span().span_context()),
             None => parent.map_or_else(TraceContext::root, TraceContext::child),
         };
-        span.record(TRACE_ID, tracing::field::display(format_args!("{:032x}", trace.trace_id)));
-        Self { span, trace, otel }
+        Self { _span: span, trace, otel }
     }
 
-    /// The span to run the call's work in.
+    /// What the call's work is to be done in, so that its log lines bear the call's ids: this span's
+    /// trace, and the request.
     #[must_use]
-    pub fn span(&self) -> &Span {
-        &self.span
+    pub fn scope(&self, request_id: RequestId) -> Scope {
+        Scope::new(self.trace.trace_id, request_id)
     }
 
     /// This span's own ids: for `traceparent` onward, the audit row and a child's parent.
@@ -261,8 +252,11 @@ fn exports() -> bool {
     dispatcher::get_default(Dispatch::is::<OtelLayer>)
 }
 
-/// Starts the OpenTelemetry span behind `span`. `None` if `span` is filtered out.
+/// Starts the OpenTelemetry span behind `span`. `None` if there is none.
 fn started(span: &Span, parent: Option<&TraceContext>) -> Option<Context> {
+    if span.is_disabled() {
+        return None;
+    }
     if let Some(parent) = parent {
         // It fails for a span that is disabled or was started, and this one is new; a disabled
         // one has no valid context, and is told by that below.

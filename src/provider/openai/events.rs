@@ -9,10 +9,9 @@ use std::{
 
 use bytes::Bytes;
 use http_body::Body as _;
-use reqwest::{Body, Response};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::{OpenAi, causes, key::Key};
+use super::{OpenAi, client::Body, key::Key};
 use crate::provider::{
     EventStream, Phase, ProviderError,
     sse::{Decoder, Event},
@@ -84,13 +83,13 @@ impl Gathering {
 }
 
 impl HttpEvents {
-    pub(super) fn new(provider: &OpenAi, response: Response) -> Self {
+    /// Of an answer's body alone: its headers are slices of the connection's read buffer, which can't
+    /// be used again while they are there.
+    pub(super) fn new(provider: &OpenAi, body: Body) -> Self {
         Self {
             provider: provider.name.clone(),
             key: provider.key.clone(),
-            // Without its headers: they are slices of the connection's read buffer, which can't be
-            // used again while they are there.
-            body: Body::from(response),
+            body,
             decoder: Decoder::new(MAX_EVENT_BYTES),
             idle_timeout: provider.idle_timeout,
             is_first: true,
@@ -116,7 +115,7 @@ impl HttpEvents {
                     // Trailers say nothing that we read.
                     Err(_) => continue,
                 },
-                Err(error) => Err(self.lost(&error)),
+                Err(cause) => Err(self.lost(cause)),
             });
         }
     }
@@ -147,8 +146,8 @@ impl HttpEvents {
         }
     }
 
-    fn lost(&self, error: &reqwest::Error) -> ProviderError {
-        ProviderError::Lost { provider: self.provider.clone(), cause: causes(error) }
+    fn lost(&self, cause: String) -> ProviderError {
+        ProviderError::Lost { provider: self.provider.clone(), cause }
     }
 
     /// The stream's end: clean only if no event is half there. A last `[DONE]` without its blank

@@ -1,5 +1,6 @@
 //! Any server that speaks `OpenAI`'s chat completions over HTTP.
 
+mod client;
 mod events;
 mod key;
 
@@ -8,22 +9,23 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderName, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
 };
-use reqwest::{Client, Response, redirect};
+use http_body_util::BodyExt as _;
 
-use self::{events::HttpEvents, key::Key};
+use self::{
+    client::{Body, Client, SendError},
+    events::HttpEvents,
+    key::Key,
+};
 use super::{
     Complete, EventStream, Opened, Phase, Provider, ProviderError, ProviderRequest, Reply,
 };
-use crate::{config::ProviderConfig, offload::Offload};
+use crate::{config::ProviderConfig, domain::TraceState, offload::Offload};
 
 /// A whole answer may be no larger.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
-/// What a provider may send ahead over HTTP/2 on one stream, and on all of a connection's.
-const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
-const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 /// How long a server may take to list its models.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,10 +37,19 @@ const PASSED_ON: [HeaderName; 4] = [
     HeaderName::from_static("x-should-retry"),
 ];
 
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What a request's head has in any case: room for all that it may have.
+const HEADERS: usize = 8;
+
 /// One `OpenAI`-compatible upstream and its pool of connections.
 pub struct OpenAi {
     name: String,
-    url: reqwest::Url,
+    uri: Uri,
     key: Option<Arc<Key>>,
     client: Client,
     /// Large answers are read there.
@@ -59,23 +70,12 @@ impl OpenAi {
     /// A sentence on what is wrong with the configuration; the key is never in it.
     pub fn new(config: &ProviderConfig, offload: &Offload) -> Result<Self, String> {
         let base = config.base_url.as_deref().ok_or("base_url is missing")?;
-        let url = format!("{}/chat/completions", base.trim_end_matches('/'));
-        let url = reqwest::Url::parse(&url).map_err(|error| format!("base_url: {error}"))?;
+        let uri = endpoint(base, "chat/completions")?;
         let key = config.api_key.clone().map(Key::new).transpose()?.map(Arc::new);
-        let client = Client::builder()
-            .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            .redirect(redirect::Policy::none())
-            .pool_idle_timeout(Duration::from_mins(1))
-            .tcp_nodelay(true)
-            // One client that reads slowly must not fill the window that all calls share.
-            .http2_initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
-            .http2_initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
-            .build()
-            .map_err(|error| format!("the HTTP client cannot be built: {error}"))?;
+        let client = Client::new(&uri, Duration::from_millis(config.connect_timeout_ms))?;
         Ok(Self {
             name: config.name.clone(),
-            url,
+            uri,
             key,
             client,
             offload: offload.clone(),
@@ -85,32 +85,54 @@ impl OpenAi {
         })
     }
 
-    async fn post(&self, request: &ProviderRequest) -> Result<Response, ProviderError> {
+    async fn post(&self, request: &ProviderRequest) -> Result<Response<Body>, ProviderError> {
         let accept = if request.stream { "text/event-stream" } else { "application/json" };
-        let mut post = self
-            .client
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, accept)
-            .header("traceparent", request.trace.to_string())
-            .header("x-request-id", request.request_id.as_str())
-            .body(request.body.clone());
-        if let Some(state) = &request.trace_state {
-            post = post.header("tracestate", state.as_str());
-        }
-        if let Some(key) = &self.key {
-            post = post.header(AUTHORIZATION, key.header.clone());
-        }
-        post.send().await.map_err(|error| self.error(&error))
+        let trace = request.trace.to_string();
+        let texts = [
+            (TRACEPARENT, Some(trace.as_str())),
+            (REQUEST_ID, Some(request.request_id.as_str())),
+            (TRACESTATE, request.trace_state.as_ref().map(TraceState::as_str)),
+        ];
+        let make = || {
+            let mut post = self.request(Method::POST, self.uri.clone(), request.body.clone());
+            let headers = post.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            for (name, text) in &texts {
+                // Each has a shape that a header can carry.
+                if let Some(Ok(value)) = text.map(HeaderValue::from_str) {
+                    headers.insert(name, value);
+                }
+            }
+            post
+        };
+        self.client.send(make).await.map_err(|error| self.error(error))
     }
 
-    fn error(&self, error: &reqwest::Error) -> ProviderError {
-        let (provider, cause) = (self.name.clone(), causes(error));
-        if error.is_connect() {
+    /// A request as we make them all, with our key.
+    fn request(&self, method: Method, uri: Uri, body: Bytes) -> Request<Bytes> {
+        let mut request = Request::new(body);
+        (*request.method_mut(), *request.uri_mut()) = (method, uri);
+        let headers = request.headers_mut();
+        headers.reserve(HEADERS);
+        headers.insert(USER_AGENT, AGENT);
+        if let Some(key) = &self.key {
+            headers.insert(AUTHORIZATION, key.header.clone());
+        }
+        request
+    }
+
+    fn error(&self, SendError { is_connect, cause }: SendError) -> ProviderError {
+        let provider = self.name.clone();
+        if is_connect {
             ProviderError::Connect { provider, cause }
         } else {
             ProviderError::Lost { provider, cause }
         }
+    }
+
+    fn lost(&self, cause: String) -> ProviderError {
+        ProviderError::Lost { provider: self.name.clone(), cause }
     }
 
     fn timeout(&self, phase: Phase) -> ProviderError {
@@ -143,7 +165,7 @@ impl OpenAi {
         if !is_event_stream(response.headers()) {
             return Err(self.invalid("a stream was asked for, and the answer is none"));
         }
-        let mut rest = HttpEvents::new(self, response);
+        let mut rest = HttpEvents::new(self, response.into_body());
         let mut first = Vec::with_capacity(4);
         poll_fn(|context| rest.poll_events(context, &mut first)).await?;
         if first.is_empty() {
@@ -152,10 +174,15 @@ impl OpenAi {
         Ok(Begun::Stream(Opened { first, rest: Box::new(rest) }))
     }
 
-    async fn next_piece(&self, response: &mut Response) -> Result<Option<Bytes>, ProviderError> {
-        match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
-            Ok(piece) => piece.map_err(|error| self.error(&error)),
-            Err(_) => Err(self.timeout(Phase::Idle)),
+    async fn next_piece(&self, body: &mut Body) -> Result<Option<Bytes>, ProviderError> {
+        loop {
+            let frame = tokio::time::timeout(self.idle_timeout, body.frame()).await;
+            let frame = frame.map_err(|_| self.timeout(Phase::Idle))?.transpose();
+            let Some(frame) = frame.map_err(|cause| self.lost(cause))? else { return Ok(None) };
+            // Trailers say nothing that we read.
+            if let Ok(bytes) = frame.into_data() {
+                return Ok(Some(bytes));
+            }
         }
     }
 
@@ -163,7 +190,7 @@ impl OpenAi {
         self.key.as_ref().is_some_and(|key| key.is_in(text))
     }
 
-    async fn complete(&self, mut response: Response) -> Result<Complete, ProviderError> {
+    async fn complete(&self, response: Response<Body>) -> Result<Complete, ProviderError> {
         let status = response.status();
         let mut headers = HeaderMap::with_capacity(PASSED_ON.len());
         for name in PASSED_ON {
@@ -172,8 +199,9 @@ impl OpenAi {
                 headers.insert(name, value.clone());
             }
         }
+        let mut incoming = response.into_body();
         let mut body = BytesMut::new();
-        while let Some(chunk) = self.next_piece(&mut response).await? {
+        while let Some(chunk) = self.next_piece(&mut incoming).await? {
             if body.len() + chunk.len() > MAX_ANSWER_BYTES {
                 return Err(self.invalid(format!("the answer is over {MAX_ANSWER_BYTES} bytes")));
             }
@@ -202,7 +230,7 @@ fn read(key: Option<&Key>, body: Bytes, status: StatusCode) -> Option<Bytes> {
 enum Begun {
     Stream(Opened),
     /// Its body may take longer than its head.
-    Complete(Response),
+    Complete(Response<Body>),
 }
 
 #[async_trait]
@@ -236,12 +264,11 @@ pub async fn list_models(config: &ProviderConfig) -> Result<Vec<String>, String>
         id: String,
     }
     let provider = OpenAi::new(config, &Offload::default())?;
-    let base = config.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
-    let mut get = provider.client.get(format!("{base}/models")).timeout(LIST_TIMEOUT);
-    if let Some(key) = &provider.key {
-        get = get.header(AUTHORIZATION, key.header.clone());
-    }
-    let response = get.send().await.map_err(|error| causes(&error))?;
+    let uri = endpoint(config.base_url.as_deref().unwrap_or_default(), "models")?;
+    let get = || provider.request(Method::GET, uri.clone(), Bytes::new());
+    let response = tokio::time::timeout(LIST_TIMEOUT, provider.client.send(get)).await;
+    let response = response.map_err(|_| "it took too long to answer".to_owned())?;
+    let response = response.map_err(|error| error.cause)?;
     if !response.status().is_success() {
         return Err(format!("it answered {}", response.status()));
     }
@@ -250,23 +277,15 @@ pub async fn list_models(config: &ProviderConfig) -> Result<Vec<String>, String>
     Ok(list.data.into_iter().map(|listed| listed.id).collect())
 }
 
+/// Normalised, as a name may be written in any script.
+fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
+    let url = reqwest::Url::parse(&format!("{}/{path}", base.trim_end_matches('/')));
+    let url = url.map_err(|error| format!("base_url: {error}"))?;
+    url.as_str().parse().map_err(|error| format!("base_url: {error}"))
+}
+
 fn is_event_stream(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = content_type.and_then(|value| value.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("text/event-stream"))
-}
-
-/// An error and what caused it, for the log. `reqwest` puts the URL in its own text; it holds no
-/// credentials (validation sees to it), but is left out all the same.
-fn causes(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    if text.is_empty() { "the connection failed".to_owned() } else { text }
 }

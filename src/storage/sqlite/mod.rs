@@ -36,8 +36,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 const CHECKPOINT_PAGES: &str = "2000";
 /// Of a new database. A batch is written page by page, so larger ones are fewer writes.
 const PAGE_BYTES: u32 = 16_384;
-/// In KiB, negative: 16 pages. Rows are added at the end, so few are needed again.
-const CACHE_SIZE: &str = "-256";
+/// In KiB, negative: what a transaction changes. With less, its pages are written to the log in its
+/// middle and again at its end, and read back in between.
+const CACHE_SIZE: &str = "-2048";
 /// What the log is cut back to after a checkpoint that could not start it over for long.
 const LOG_LIMIT_BYTES: &str = "67108864";
 

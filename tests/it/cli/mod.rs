@@ -4,6 +4,7 @@ mod audit;
 mod check;
 mod dev;
 mod help;
+mod provider;
 mod redact;
 mod serve;
 mod token;

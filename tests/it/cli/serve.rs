@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{MockUpstream, fault},
 };
 
-fn ready() -> Shell {
+pub(super) fn ready() -> Shell {
     let shell = Shell::new().with_env("UP_KEY", "sk-0123456789abcdef");
     let key = SigningKey::generate_file(&shell.path("issuer.pem")).unwrap();
     shell.write("jwks.json", &key.public_jwks().to_string());
@@ -66,7 +66,7 @@ fn it_drains_on_sigterm_and_ends_well() {
 }
 
 /// The address that a gateway on port 0 listens on.
-fn address(running: &mut Running) -> std::net::SocketAddr {
+pub(super) fn address(running: &mut Running) -> std::net::SocketAddr {
     let line = running.err.until("\"listening\"").last().unwrap();
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
     line["address"].as_str().unwrap().parse().unwrap()

@@ -167,7 +167,7 @@ async fn a_streamed_answers_span_ends_when_the_stream_does() {
     let mut ended_after = Duration::ZERO;
     let (spans, _) = exported(|| {
         let server = server_span(&request(&id, None));
-        server.span().in_scope(|| {});
+        server.scope(id.clone()).enter(|| {});
         ended_after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         server.end_server(200, None);
     })
@@ -182,7 +182,7 @@ async fn a_caller_that_does_not_sample_is_not_exported_and_keeps_its_trace() {
     let mut trace = CALLER;
     let (spans, log) = exported(|| {
         let server = server_span(&request(&id, Some(TraceContext { sampled: false, ..CALLER })));
-        server.span().in_scope(|| tracing::info!("unseen but logged"));
+        server.scope(id.clone()).enter(|| tracing::info!("unseen but logged"));
         trace = server.trace();
         server.end_server(200, None);
     })
@@ -200,7 +200,7 @@ async fn log_lines_bear_the_ids_that_are_exported() {
     let id = RequestId::generate();
     let (spans, log) = exported(|| {
         let server = server_span(&request(&id, None));
-        server.span().in_scope(|| {
+        server.scope(id.clone()).enter(|| {
             tracing::info_span!("of a library").in_scope(|| tracing::error!("inside"));
         });
         server.end_server(200, None);

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ fn a_line_in_a_call_bears_the_calls_ids() {
     let id = RequestId::from_caller("req-1").unwrap();
     let log = logged(&TelemetryConfig::default(), || {
         let call = server_span(&request(&id, Some(CALLER)));
-        call.span().in_scope(|| tracing::info!(attempt = 2, "routed"));
+        call.scope(id.clone()).enter(|| tracing::info!(attempt = 2, "routed"));
     });
 
     let line = log.lines().pop().unwrap();
@@ -51,9 +52,9 @@ fn a_line_in_a_model_call_bears_the_same_ids_after_the_request_has_ended() {
     let log = logged(&TelemetryConfig::default(), || {
         let server = server_span(&request(&id, None));
         trace_id = server.trace().trace_id_hex();
-        let span = server.span().clone();
+        let scope = server.scope(id.clone());
         server.end_server(200, None);
-        span.in_scope(|| tracing::info!("still streaming"));
+        scope.enter(|| tracing::info!("still streaming"));
     });
 
     let line = log.lines().pop().unwrap();
@@ -62,17 +63,17 @@ fn a_line_in_a_model_call_bears_the_same_ids_after_the_request_has_ended() {
 }
 
 #[test]
-fn the_nearest_span_with_ids_is_found_through_others() {
+fn the_spans_of_libraries_are_not_logged() {
     let id = RequestId::from_caller("req-2").unwrap();
     let log = logged(&TelemetryConfig::default(), || {
         let call = server_span(&request(&id, Some(CALLER)));
-        call.span().in_scope(|| {
+        call.scope(id.clone()).enter(|| {
             tracing::info_span!("inner", secret = "s3cret").in_scope(|| tracing::warn!("deep"));
         });
     });
 
     assert_eq!(log.lines()[0]["request_id"], "req-2");
-    assert!(!log.text().contains("s3cret"), "a span's other fields are not logged");
+    assert!(!log.text().contains("s3cret"), "{}", log.text());
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn a_stricter_filter_keeps_the_ids() {
     let id = RequestId::from_caller("req-3").unwrap();
     let log = logged(&filtered("warn"), || {
         let call = server_span(&request(&id, Some(CALLER)));
-        call.span().in_scope(|| {
+        call.scope(id.clone()).enter(|| {
             tracing::info!("not shown");
             tracing::warn!("shown");
         });
@@ -100,13 +101,12 @@ fn a_stricter_filter_keeps_the_ids() {
 }
 
 #[test]
-fn with_the_log_off_a_span_is_not_even_made() {
+fn with_the_log_off_ids_are_had_all_the_same() {
     let id = RequestId::generate();
     let log = logged(&filtered("off"), || {
         let call = server_span(&request(&id, Some(CALLER)));
-        assert!(call.span().is_disabled());
-        assert_eq!(call.trace().trace_id, CALLER.trace_id, "ids are had all the same");
-        call.span().in_scope(|| tracing::error!("unheard"));
+        assert_eq!(call.trace().trace_id, CALLER.trace_id);
+        call.scope(id.clone()).enter(|| tracing::error!("unheard"));
     });
 
     assert_eq!(log.text(), "");
@@ -162,7 +162,7 @@ fn the_text_format_names_the_call() {
     let config = TelemetryConfig { log_format: LogFormat::Text, ..TelemetryConfig::default() };
     let log = logged(&config, || {
         let call = server_span(&request(&id, Some(CALLER)));
-        call.span().in_scope(|| tracing::info!(attempt = 2, "routed"));
+        call.scope(id.clone()).enter(|| tracing::info!(attempt = 2, "routed"));
     });
 
     let text = log.text();
@@ -225,4 +225,39 @@ fn a_stuck_stderr_holds_nobody_up() {
 
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     drop(go);
+}
+
+#[tokio::test]
+async fn a_task_has_its_calls_ids_whenever_it_runs_and_no_other_has_them() {
+    let ids = ["req-5", "req-6"].map(|id| RequestId::from_caller(id).unwrap());
+    let log = Log::default();
+    let config = TelemetryConfig::default();
+    let (telemetry, dispatch) = Telemetry::build(&config, log.clone(), false).unwrap();
+    let _default = tracing::dispatcher::set_default(&dispatch);
+    let calls = ids.each_ref().map(|id| {
+        let scope = server_span(&request(id, None)).scope(id.clone());
+        scope.run(async {
+            tracing::info!("first");
+            tokio::task::yield_now().await;
+            tracing::info!("second");
+        })
+    });
+    let outside = async {
+        tokio::task::yield_now().await;
+        tracing::info!("outside");
+    };
+    let [one, other] = calls;
+    tokio::join!(one, outside, other);
+    drop(telemetry);
+
+    let lines = log.lines();
+    let said = |message: &str| {
+        let lines = lines.iter().filter(|line| line["message"] == message);
+        let ids = lines.map(|line| line["request_id"].as_str().map(str::to_owned));
+        ids.collect::<BTreeSet<_>>()
+    };
+    let both = BTreeSet::from(["req-5", "req-6"].map(|id| Some(id.to_owned())));
+    assert_eq!(said("first"), both);
+    assert_eq!(said("second"), both);
+    assert_eq!(said("outside"), BTreeSet::from([None]));
 }
