@@ -19,6 +19,7 @@ use super::{
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
+    fail_point::FailPoint,
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
     redact::{Depth, Direction},
     stream::{
@@ -164,7 +165,9 @@ impl Telling {
         let gateway = Arc::clone(&self.gateway);
         open.context.failure.note(ending);
         open.account(&gateway.meter).await;
+        FailPoint::BeforeSettle.hit();
         open.settle(&gateway).await;
+        FailPoint::AfterSettle.hit();
         let conclusion = open.conclusion(ending);
         let answer = self.answer.take().map(|answer| Head::Complete(*answer)).or_else(|| {
             let refused = Refused {
@@ -221,11 +224,14 @@ impl Telling {
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Reply, Ending> {
         let charges = spend::charges(&self.gateway, &self.snapshot, open, &authorized)?;
+        FailPoint::BeforeIntent.hit();
         self.write_intent(open).await?;
+        FailPoint::AfterIntent.hit();
         let weight = self.snapshot.limits.weight(&open.context.caller.tier);
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
+        FailPoint::AfterReserve.hit();
         let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
         let counts = match &redacted {
             Ok(redacted) => redacted.counts().clone(),
@@ -234,6 +240,7 @@ impl Telling {
         open.count_redactions(&self.gateway.redactions, Direction::Request, &counts);
         let redacted = redacted.map_err(|error| not_redacted(&error))?;
         spend::depart(open).await?;
+        FailPoint::BeforeEgress.hit();
         route::send(&redacted, open, self.stream)
             .await
             .map_err(|error| Ending::Failed(error.to_denial()))
@@ -284,6 +291,7 @@ impl Telling {
         let Opened { first: mut batch, mut rest } = opened;
         loop {
             self.carry(open, &batch).await?;
+            FailPoint::MidStream.hit();
             if open.progress.failed {
                 return Ok(Ending::RefusedUpstream { status: Kind::UpstreamError.status() });
             }

@@ -5,4 +5,4 @@ mod open;
 pub mod postgres;
 pub mod sqlite;
 
-pub use open::{StoreError, check, open_sink};
+pub use open::{StoreError, check, open_intents, open_sink};

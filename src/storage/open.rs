@@ -10,7 +10,7 @@ use super::{
     sqlite::{self, StorageError},
 };
 use crate::{
-    audit::AuditSink,
+    audit::{AuditSink, OpenIntents},
     config::{AuditConfig, AuditStore},
 };
 
@@ -59,6 +59,17 @@ pub async fn open_sink(
             }
             Ok(sink)
         }
+    }
+}
+
+/// Where the store's open intents are found. Opens nothing yet.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn open_intents(config: &AuditConfig) -> Result<Arc<dyn OpenIntents>, StoreError> {
+    match config.store {
+        AuditStore::Sqlite => Ok(Arc::new(sqlite::open_intents(&config.path))),
+        AuditStore::Postgres => Ok(Arc::new(postgres::open_intents(config)?)),
     }
 }
 

@@ -78,6 +78,12 @@ impl SpoolWriter {
         segment::push_frame(link, record, &mut self.group);
     }
 
+    /// Adds what is encoded already.
+    pub(in crate::audit) fn add_record(&mut self, record: &[u8]) {
+        let (link, record) = self.chain.link(|to| to.extend(record));
+        segment::push_frame(link, record, &mut self.group);
+    }
+
     /// The length of the group so far.
     #[must_use]
     pub const fn group_bytes(&self) -> usize {

@@ -20,6 +20,7 @@ use super::{
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "audit", include_str!("../../../migrations/postgres/0001_audit.sql")),
     (10, "verify", include_str!("../../../migrations/postgres/0010_verify.sql")),
+    (20, "sweep", include_str!("../../../migrations/postgres/0020_sweep.sql")),
 ];
 const TABLE: &str = "tollgate._sqlx_migrations";
 /// Of gateways that start at once one migrates, and the others wait.

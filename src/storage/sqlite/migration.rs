@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "audit", include_str!("../../../migrations/sqlite/0001_audit.sql")),
     (2, "chain", include_str!("../../../migrations/sqlite/0002_chain.sql")),
     (10, "verify", include_str!("../../../migrations/sqlite/0010_verify.sql")),
+    (20, "sweep", include_str!("../../../migrations/sqlite/0020_sweep.sql")),
 ];
 
 /// Applies what is missing, all or nothing; returns how many that was.

@@ -2,12 +2,16 @@
 
 mod chain;
 mod checkpoint;
+mod clock;
 mod contract;
+mod crash;
+mod damage;
 mod fake_disk;
 mod faulty;
 mod full_disk;
 mod handle;
 mod kill;
+mod life;
 mod limit;
 mod model;
 mod pace;
@@ -19,6 +23,7 @@ mod spool;
 mod spool_model;
 mod sqlite;
 mod support;
+mod sweep;
 mod tail;
 mod tamper;
 mod tamper_checkpoint;
