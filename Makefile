@@ -27,6 +27,9 @@ ARGS ?=
 FILTER ?=
 # `make fuzz SECONDS_EACH=600`
 SECONDS_EACH ?= 60
+# `make soak KILLS=1000 SEED=42`
+KILLS ?= 200
+SEED ?=
 IMAGE ?= tollgate:dev
 
 say = @printf '\n\033[1m==> %s\033[0m\n' '$(1)'
@@ -87,6 +90,13 @@ it: redis postgres ## The integration tests (with the OpenAPI drift and import-d
 	$(call say,integration tests)
 	$(call need,$(NEXTEST))
 	@cargo nextest run --locked $(FILTER)
+
+.PHONY: soak
+soak: redis postgres ## Kill the gateway KILLS times under load, look at what is left; SEED=number repeats one
+	$(call say,$(KILLS) kills)
+	$(call need,$(NEXTEST))
+	@TEST_CRASH_KILLS=$$((($(KILLS) + 3) / 4)) $(if $(SEED),TEST_CRASH_SEED=$(SEED)) \
+		cargo nextest run --locked --profile soak --no-capture 'audit::crash::'
 
 .PHONY: clients
 clients: ## Real clients against a running gateway: OpenAI SDKs, EventSource, curl, schemathesis

@@ -25,6 +25,7 @@
 //! | [`telemetry`] | log lines, spans, and the names they use |
 //! | [`config`] | `tollgate.toml` and the environment: every error at once, and what reloads; open to all |
 //! | [`offload`] | what computes for too long for an async thread; open to all |
+//! | [`fail_point`] | where tests kill the gateway: nothing in a release build; open to all |
 //! | [`domain`] | the words that all others speak: ids, [`domain::Caller`], [`domain::ModelCall`], [`domain::Frame`], [`domain::Kind`]; no input or output |
 //!
 //! # A call's way
@@ -72,6 +73,7 @@ pub mod budget;
 pub mod cli;
 pub mod config;
 pub mod domain;
+pub mod fail_point;
 pub mod http;
 pub mod offload;
 pub mod pipeline;

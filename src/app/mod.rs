@@ -1,13 +1,17 @@
 //! The one place where a configuration becomes a running gateway, and where it ends.
 
 mod port;
+mod sweep;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::port::{Port, listen, local};
+use self::{
+    port::{Port, listen, local},
+    sweep::LostCalls,
+};
 use crate::{
     audit::{
         Audit, Entry, EntryKind,
@@ -154,6 +158,7 @@ impl App {
         redactor.set(Arc::clone(&snapshot.redactor));
         let (spool, checkpointer) = open_files(config).await?;
         let (background, stop_background) = (TaskTracker::new(), CancellationToken::new());
+        let lost_calls = LostCalls::of(config, &spool)?;
         let sink = storage::open_sink(&config.audit, &background, &stop_background).await?;
         let trail = storage::open_trail(&config.audit).await?;
         let authenticator =
@@ -163,13 +168,13 @@ impl App {
         let notifier = notifier.inspect_err(|_| stop_background.cancel())?;
         let store = open_ledger(&config.budget).inspect_err(|_| stop_background.cancel())?;
         let ledger_health = store.health.clone();
-        let audit = Audit::start(spool, sink, redactor.clone(), &background);
-        let audit = audit.map_err(StartError::Thread).inspect_err(|_| stop_background.cancel())?;
+        let audit = Audit::start(spool, sink, redactor.clone(), &background)
+            .map_err(StartError::Thread)
+            .inspect_err(|_| stop_background.cancel())?;
         audit.seal(checkpointer);
         let gateway = Arc::new(gateway(config, snapshot, redactor, audit, notifier, store));
         let sweeper = Sweeper { tasks: background.clone(), stop: stop_background.clone() };
-        sweep_streams(&gateway, &sweeper);
-        background.spawn(gateway.budgets.clone().keep_alive(stop_background.clone()));
+        start_tasks(&gateway, lost_calls, &sweeper);
 
         let readiness = Readiness::default();
         let state = AppState::new(
@@ -356,9 +361,12 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn sweep_streams(gateway: &Arc<Gateway>, sweeper: &Sweeper) {
+/// What the gateway does beside its calls.
+fn start_tasks(gateway: &Arc<Gateway>, lost_calls: LostCalls, sweeper: &Sweeper) {
     let hub = Arc::clone(&gateway.hub);
     sweeper.every_minute(move || hub.sweep());
+    sweeper.tasks.spawn(lost_calls.close(Arc::clone(gateway)));
+    sweeper.tasks.spawn(gateway.budgets.clone().keep_alive(sweeper.stop.clone()));
 }
 
 /// What waits in the spool is read whole; the checkpoints' key is made at the first start: all on a

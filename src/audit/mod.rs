@@ -18,13 +18,16 @@ pub mod checkpoint;
 mod clean;
 mod content;
 mod entry;
+mod open_intent;
 mod pending;
 pub mod query;
 mod record;
 mod shipper;
 mod sink;
 pub mod spool;
+mod status;
 mod stored;
+mod sweeper;
 pub mod verify;
 mod writer;
 
@@ -54,6 +57,7 @@ pub use chain::{Chain, Hash, Link, Linked};
 use checkpoint::{CheckpointStatus, Checkpointer, SealState};
 pub use content::{Content, ContentDigest, KeptContent, MAX_CONTENT_BYTES, Part, Transcript, keep};
 pub use entry::{Entry, EntryKind};
+pub use open_intent::{OpenIntent, OpenIntents, Reservations, SweepError, Turn};
 use pending::PendingIntent;
 pub use record::{
     FIELDS, FieldType, MAX_RECORD_BYTES, MAX_TEXT_BYTES, Record, RecordError, Value, encode,
@@ -61,7 +65,9 @@ pub use record::{
 use shipper::Shipper;
 pub use sink::{AuditSink, SinkError};
 use spool::{Spool, SpoolState};
+pub use status::AuditStatus;
 pub use stored::StoredEntry;
+pub use sweeper::{Sweeper, UNKNOWN};
 use writer::{Message, Writer};
 
 use crate::redact::LiveRedactor;
@@ -94,26 +100,6 @@ pub struct Audit {
     shared: Arc<Shared>,
 }
 
-/// How the audit trail is doing, for readiness and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AuditStatus {
-    /// Is the spool being written and synced, and does neither take longer than [`WRITE_DEADLINE`]?
-    pub is_spool_up: bool,
-    /// Has the spool as much as it may have? No intent is taken then.
-    pub is_spool_full: bool,
-    /// Did the store take the last batch?
-    pub is_store_up: bool,
-    pub spool_bytes: u64,
-    pub spool_limit_bytes: u64,
-    /// Entries in the spool that the store does not have.
-    pub unshipped: u64,
-    /// Entries taken and not yet in the spool.
-    pub unwritten: usize,
-    pub checkpoints: CheckpointStatus,
-    /// Entries that the store refused and that were kept apart, since the start.
-    pub dead_letters: u64,
-}
-
 /// What the handles, the writer and the tasks behind the spool all see.
 #[derive(Debug)]
 struct Shared {
@@ -130,6 +116,7 @@ struct Shared {
     missed_denials: AtomicU64,
     /// Entries that the store has kept apart.
     dead_letters: AtomicU64,
+    closed_unknown: AtomicU64,
     state: Arc<SpoolState>,
     /// Something was written, and something was synced.
     dirty: Notify,
@@ -162,6 +149,7 @@ impl Shared {
             unwritten: AtomicUsize::new(0),
             missed_denials: AtomicU64::new(0),
             dead_letters: AtomicU64::new(0),
+            closed_unknown: AtomicU64::new(0),
             dirty: Notify::new(),
             synced: Notify::new(),
             hurried: watch::Sender::new(0),
@@ -286,22 +274,6 @@ impl Audit {
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.shared.unwritten.load(Ordering::Relaxed)
-    }
-
-    #[must_use]
-    pub fn status(&self) -> AuditStatus {
-        let Shared { is_store_failing, state, seal, .. } = &*self.shared;
-        AuditStatus {
-            is_spool_up: self.shared.is_spool_up(),
-            is_spool_full: state.is_full(),
-            is_store_up: !is_store_failing.load(Ordering::Relaxed),
-            spool_bytes: state.bytes(),
-            spool_limit_bytes: state.limit_bytes(),
-            unshipped: state.unshipped(),
-            unwritten: self.unwritten(),
-            checkpoints: seal.status(state.head()),
-            dead_letters: self.shared.dead_letters.load(Ordering::Relaxed),
-        }
     }
 
     /// Waits until all that was taken before is in the store.

@@ -17,6 +17,7 @@ use super::{
     AuditSink, Shared, SinkError,
     spool::{BATCH_RECORDS, ReadError, SpoolReader},
 };
+use crate::fail_point::FailPoint;
 
 /// How long what is written may stay unsynced: so much is lost with the power where durability is
 /// not strict.
@@ -167,6 +168,7 @@ impl Shipper {
         self.tell_shipped();
         let Some(reader) = self.reader.as_mut().filter(|_| records > 0) else { return Ok(()) };
         let batch = reader.batch()?;
+        FailPoint::BeforeShip.hit();
         // A panic is the batch's alone: else nothing would ever be shipped again.
         let append = AssertUnwindSafe(self.sink.append(&batch)).catch_unwind();
         let deadline = self.sink.deadline();
@@ -176,8 +178,10 @@ impl Shipper {
             Err(_) => return Err(SinkError::TimedOut(deadline.as_secs()).into()),
         }
         drop(batch);
+        FailPoint::MidShip.hit();
         self.shared.dead_letters.store(self.sink.dead_letters(), Ordering::Relaxed);
         let is_segment_done = reader.acknowledge();
+        FailPoint::AfterAck.hit();
         if self.shared.is_store_failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the audit store can be written again");
         }

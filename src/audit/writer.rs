@@ -19,7 +19,7 @@ use super::{
     clean::CleanCallers,
     spool::{Room, SpoolWriter},
 };
-use crate::{domain::Kind, redact::LiveRedactor};
+use crate::{domain::Kind, fail_point::FailPoint, redact::LiveRedactor};
 
 /// The most that one group carries: so many messages, and about so many bytes.
 const GROUP_ENTRIES: usize = 512;
@@ -40,9 +40,17 @@ pub(super) enum Message {
         queued_at: Instant,
     },
     Entry(Box<Entry>),
+    /// A terminal entry that was made of a stored intent, encoded and without secrets.
+    Record(Box<[u8]>),
     /// Answered with the number of the last record, once all that was taken before is written.
     Flush(oneshot::Sender<u64>),
     Stop,
+}
+
+/// What is to be written: kept until it is, as a group that failed is made anew.
+enum Item {
+    Entry(Box<Entry>),
+    Record(Box<[u8]>),
 }
 
 /// A call that waits for its intent.
@@ -58,8 +66,7 @@ pub(super) struct Writer {
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
-    #[expect(clippy::vec_box, reason = "they come in boxes and go back in them")]
-    entries: Vec<Box<Entry>>,
+    entries: Vec<Item>,
     waiters: Vec<Option<Waiter>>,
     /// How many of them the spool's group holds already.
     encoded: usize,
@@ -148,20 +155,21 @@ impl Writer {
             }
             Message::Intent { mut entry, ack, queued_at } => {
                 entry.redact(&self.redactor, &mut self.clean);
-                self.add(entry, Some(Waiter { ack, queued_at }));
+                self.add(Item::Entry(entry), Some(Waiter { ack, queued_at }));
             }
             Message::Entry(mut entry) => {
                 entry.redact(&self.redactor, &mut self.clean);
-                self.add(entry, None);
+                self.add(Item::Entry(entry), None);
             }
+            Message::Record(record) => self.add(Item::Record(record), None),
             Message::Flush(ack) => self.flushes.push(ack),
             Message::Stop => self.queue.close(),
         }
     }
 
-    fn add(&mut self, entry: Box<Entry>, waiter: Option<Waiter>) {
-        self.spool.add(&entry);
-        self.entries.push(entry);
+    fn add(&mut self, item: Item, waiter: Option<Waiter>) {
+        item.add_to(&mut self.spool);
+        self.entries.push(item);
         self.waiters.push(waiter);
         self.encoded += 1;
     }
@@ -175,7 +183,7 @@ impl Writer {
         entry.outcome = Some(Kind::Overloaded.code());
         entry.detail = Some(format!("{missed} denials not recorded"));
         self.count_in(1);
-        self.add(Box::new(entry), None);
+        self.add(Item::Entry(Box::new(entry)), None);
     }
 
     /// Writes what is in hand, as often as it takes. False if it was given up.
@@ -190,15 +198,18 @@ impl Writer {
                 thread::park_timeout(FIRST_PAUSE);
                 continue;
             }
-            for entry in &self.entries[self.encoded..] {
-                self.spool.add(entry);
+            for item in &self.entries[self.encoded..] {
+                item.add_to(&mut self.spool);
             }
             self.encoded = self.entries.len();
             self.shared.writing.begin();
             let written = self.spool.commit();
             self.shared.writing.end();
             match written {
-                Ok(()) => self.confirm(),
+                Ok(()) => {
+                    FailPoint::AfterWrite.hit();
+                    self.confirm();
+                }
                 Err(error) => {
                     self.fail(&error);
                     thread::park_timeout(pause);
@@ -217,8 +228,10 @@ impl Writer {
         let written = self.entries.len();
         self.encoded = 0;
         let mut ends = Vec::new();
-        for (entry, waiter) in self.entries.drain(..).zip(self.waiters.drain(..)) {
-            let Some(Waiter { ack, queued_at }) = waiter else { continue };
+        for (item, waiter) in self.entries.drain(..).zip(self.waiters.drain(..)) {
+            let (Item::Entry(entry), Some(Waiter { ack, queued_at })) = (item, waiter) else {
+                continue;
+            };
             if let Err(intent) = ack.send(entry) {
                 let in_time = queued_at.elapsed() < WRITE_DEADLINE;
                 ends.push(if in_time { canceled(&intent) } else { unavailable(&intent) });
@@ -230,7 +243,7 @@ impl Writer {
         self.count_in(ends.len());
         self.count_out(written);
         for end in ends {
-            self.add(Box::new(end), None);
+            self.add(Item::Entry(Box::new(end)), None);
         }
     }
 
@@ -241,8 +254,8 @@ impl Writer {
             tracing::error!(%error, "the audit spool can't be written: calls are refused");
         }
         self.encoded = 0;
-        for (entry, waiter) in self.entries.iter_mut().zip(&mut self.waiters) {
-            if waiter.take().is_some() {
+        for (item, waiter) in self.entries.iter_mut().zip(&mut self.waiters) {
+            if let (Item::Entry(entry), Some(_)) = (item, waiter.take()) {
                 **entry = unavailable(entry);
             }
         }
@@ -254,6 +267,15 @@ impl Writer {
 
     fn count_out(&self, entries: usize) {
         self.shared.unwritten.fetch_sub(entries, Ordering::Relaxed);
+    }
+}
+
+impl Item {
+    fn add_to(&self, spool: &mut SpoolWriter) {
+        match self {
+            Self::Entry(entry) => spool.add(entry),
+            Self::Record(record) => spool.add_record(record),
+        }
     }
 }
 

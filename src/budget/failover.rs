@@ -138,6 +138,13 @@ impl Ledger for FailoverLedger {
         }
     }
 
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        if let Some(share) = &self.share {
+            share.abandon(ids).await?;
+        }
+        self.store.abandon(ids).await
+    }
+
     async fn renew(&self, ids: &[CallId]) -> Result<(), LedgerError> {
         let (here, there): (Vec<CallId>, Vec<CallId>) =
             ids.iter().partition(|id| self.share_of(**id).is_some());
@@ -194,6 +201,11 @@ impl Share {
     async fn settle(&self, id: CallId, spent: Spent) -> Result<(), LedgerError> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.memory.settle(id, spent).await
+    }
+
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !ids.contains(id));
+        self.memory.abandon(ids).await
     }
 
     async fn standings(&self, buckets: &[&Bucket]) -> Result<Vec<Standing>, LedgerError> {

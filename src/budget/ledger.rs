@@ -31,6 +31,13 @@ pub trait Ledger: Send + Sync {
     /// Where the store does not answer; the reservation expires by itself then.
     async fn settle(&self, id: CallId, spent: Spent) -> Result<(), LedgerError>;
 
+    /// Ends reservations whose calls are lost, as their time's end would: charged as they were reserved
+    /// if their call had left, and given back if not. Idempotent, as [`Ledger::settle`] is.
+    ///
+    /// # Errors
+    /// Where the store does not answer; they expire by themselves then.
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError>;
+
     /// Keeps reservations alive whose calls still run.
     ///
     /// # Errors

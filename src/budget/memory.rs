@@ -136,6 +136,15 @@ impl Ledger for MemoryLedger {
         Ok(())
     }
 
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        let now = self.now_micros();
+        let mut store = self.store(now);
+        for id in ids {
+            store.abandon(*id, now);
+        }
+        Ok(())
+    }
+
     async fn renew(&self, ids: &[CallId]) -> Result<(), LedgerError> {
         let now = self.now_micros();
         let mut store = self.store(now);
@@ -247,9 +256,13 @@ impl Store {
         while let Some(&(expires_micros, id)) = self.expiries.first()
             && expires_micros <= now
         {
-            let has_left = self.reservations.get(&id).is_some_and(|held| held.has_left);
-            self.settle(id, if has_left { Spent::Reserved } else { Spent::Nothing }, now);
+            self.abandon(id, now);
         }
+    }
+
+    fn abandon(&mut self, id: CallId, now: u64) {
+        let has_left = self.reservations.get(&id).is_some_and(|held| held.has_left);
+        self.settle(id, if has_left { Spent::Reserved } else { Spent::Nothing }, now);
     }
 }
 

@@ -200,6 +200,14 @@ impl Budgets {
         self.ledger.standings(buckets).await
     }
 
+    /// Ends the reservations of calls that are lost.
+    ///
+    /// # Errors
+    /// Where the store does not answer; they expire by themselves then.
+    pub async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        self.ledger.abandon(ids).await
+    }
+
     /// Renews what is open until `stop`.
     pub async fn keep_alive(self, stop: CancellationToken) {
         let mut beats = tokio::time::interval(RENEW_INTERVAL);

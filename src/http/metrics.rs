@@ -123,6 +123,10 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
     for (name, help, value) in gauges {
         out.metric(Gauge, name, help, value);
     }
+    audit_counts(status, out);
+}
+
+fn audit_counts(status: &AuditStatus, out: &mut Exposition) {
     let help = "Checkpoints of the audit trail that were signed and written.";
     out.metric(Counter, "tollgate_audit_checkpoints_total", help, status.checkpoints.written);
     out.metric(
@@ -130,6 +134,12 @@ fn audit(status: &AuditStatus, out: &mut Exposition) {
         "tollgate_audit_dead_letters_total",
         "Entries that the audit store refused and that were kept apart.",
         status.dead_letters,
+    );
+    out.metric(
+        Counter,
+        "tollgate_audit_closed_unknown_total",
+        "Calls of lost gateways that this one closed, as nobody knows how they ended.",
+        status.closed_unknown,
     );
 }
 

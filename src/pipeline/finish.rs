@@ -8,6 +8,7 @@ use crate::{
         CallId, CancelReason, Denial, FrameError, Kind, MicroUsd, Price, StreamId, Usage,
         UsageSource,
     },
+    fail_point::FailPoint,
     provider::Route,
     redact::{Counts, Depth, Direction, LiveRedactor, Tally},
     stream::Conclusion,
@@ -256,6 +257,7 @@ impl OpenCall {
         } else {
             audit.record(row).await;
         }
+        FailPoint::AfterEnd.hit();
         self.end_span(ending);
     }
 

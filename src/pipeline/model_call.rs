@@ -20,6 +20,7 @@ use super::{
 use crate::{
     budget::Report,
     domain::{Denial, Kind, ModelCall},
+    fail_point::FailPoint,
     provider::{ChunkView, Complete, Opened, Reply, sse::Event},
     redact::{Depth, Direction},
     stream::{
@@ -171,7 +172,9 @@ impl Telling {
         open.context.failure.note(ending);
         open.account(&gateway.meter).await;
         open.content.redact_output(&gateway, self.snapshot.redacts_answers).await;
+        FailPoint::BeforeSettle.hit();
         open.settle(&gateway).await;
+        FailPoint::AfterSettle.hit();
         let conclusion = open.conclusion(ending);
         let answer = self.answer.take().map(|answer| Head::Complete(*answer)).or_else(|| {
             let refused = Refused {
@@ -228,11 +231,14 @@ impl Telling {
         authorized: Box<Authorized<ModelCall>>,
     ) -> Result<Reply, Ending> {
         let charges = spend::charges(&self.gateway, &self.snapshot, open, &authorized)?;
+        FailPoint::BeforeIntent.hit();
         self.write_intent(open).await?;
+        FailPoint::AfterIntent.hit();
         let weight = self.snapshot.limits.weight(&open.context.caller.tier);
         let (limits, reserved) = spend::reserve(&self.gateway, weight, open, charges).await;
         self.limits = Some(Box::new(limits));
         reserved?;
+        FailPoint::AfterReserve.hit();
         let redacted = stage::redact(&self.gateway.offload, &self.snapshot, *authorized).await;
         let counts = match &redacted {
             Ok(redacted) => redacted.counts().clone(),
@@ -242,6 +248,7 @@ impl Telling {
         let redacted = redacted.map_err(|error| not_redacted(&error))?;
         open.content.note_input(&redacted);
         spend::depart(open).await?;
+        FailPoint::BeforeEgress.hit();
         route::send(&redacted, open, self.stream)
             .await
             .map_err(|error| Ending::Failed(error.to_denial()))
@@ -295,6 +302,7 @@ impl Telling {
         let Opened { first: mut batch, mut rest } = opened;
         loop {
             self.carry(open, &batch).await?;
+            FailPoint::MidStream.hit();
             if open.progress.failed {
                 return Ok(Ending::RefusedUpstream { status: Kind::UpstreamError.status() });
             }

@@ -3,6 +3,7 @@
 use super::{OpenCall, Redacted};
 use crate::{
     domain::{Kind, ModelCall},
+    fail_point::FailPoint,
     provider::{ProviderError, ProviderRequest, Reply, Route},
     telemetry::{ModelEnd, ModelStart, model_span},
 };
@@ -63,6 +64,7 @@ async fn attempt(
     };
     open.begin_attempt(route, span);
     let reply = route.provider.send(request).await;
+    FailPoint::AfterEgress.hit();
     match &reply {
         Err(error) => {
             tracing::warn!(provider = route.provider.name(), %error, "no answer");

@@ -5,4 +5,4 @@ mod open;
 pub mod postgres;
 pub mod sqlite;
 
-pub use open::{StoreError, ask_trail, check, open_sink, open_trail};
+pub use open::{StoreError, ask_trail, check, open_intents, open_sink, open_trail};

@@ -10,7 +10,7 @@ use super::{
     sqlite::{self, StorageError},
 };
 use crate::{
-    audit::{AuditSink, query::AuditQuery},
+    audit::{AuditSink, OpenIntents, query::AuditQuery},
     config::{AuditConfig, AuditStore},
 };
 
@@ -82,6 +82,17 @@ pub async fn ask_trail(config: &AuditConfig) -> Result<Arc<dyn AuditQuery>, Stor
     match config.store {
         AuditStore::Sqlite => open_trail(config).await,
         AuditStore::Postgres => Ok(Arc::new(PostgresTrail::open(config).await?)),
+    }
+}
+
+/// Where the store's open intents are found. Opens nothing yet.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn open_intents(config: &AuditConfig) -> Result<Arc<dyn OpenIntents>, StoreError> {
+    match config.store {
+        AuditStore::Sqlite => Ok(Arc::new(sqlite::open_intents(&config.path))),
+        AuditStore::Postgres => Ok(Arc::new(postgres::open_intents(config)?)),
     }
 }
 

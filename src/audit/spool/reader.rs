@@ -67,20 +67,50 @@ impl SpoolReader {
             if end <= self.offset.max(HEADER_BYTES as u64) {
                 break;
             }
-            let Some(header) = self.header(&segment)? else {
-                self.skip(&segment, 0, end)?;
-                continue;
-            };
-            self.offset = self.offset.max(HEADER_BYTES as u64);
-            self.bytes.clear();
-            let most = usize::try_from(end - self.offset).unwrap_or(BATCH_BYTES);
-            self.disk.read(&segment.name(), self.offset, most.min(BATCH_BYTES), &mut self.bytes)?;
-            self.take_frames(header);
-            if self.batch.is_empty() {
-                self.skip(&segment, self.offset, end)?;
+            match self.read_oldest(&segment, end) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_behind() => {
+                    self.give_up(&segment);
+                }
+                read => read?,
             }
         }
         Ok(self.batch.len())
+    }
+
+    fn read_oldest(&mut self, segment: &Segment, end: u64) -> io::Result<()> {
+        let Some(header) = self.header(segment)? else { return self.skip(segment, 0, end) };
+        self.offset = self.offset.max(HEADER_BYTES as u64);
+        self.bytes.clear();
+        let most = usize::try_from(end - self.offset).unwrap_or(BATCH_BYTES);
+        self.disk.read(&segment.name(), self.offset, most.min(BATCH_BYTES), &mut self.bytes)?;
+        self.take_frames(header);
+        if self.batch.is_empty() {
+            self.skip(segment, self.offset, end)?;
+        }
+        Ok(())
+    }
+
+    /// Is the oldest segment one that nothing is written to any more?
+    fn is_behind(&self) -> bool {
+        !is_active(&self.state.progress())
+    }
+
+    /// Goes on behind a segment that somebody has deleted: those behind it must not wait for what is
+    /// lost. Its rows are a gap that verifying names.
+    fn give_up(&mut self, segment: &Segment) {
+        let (name, from, to) = (segment.name(), segment.first, segment.last.seq);
+        tracing::error!(
+            segment = name,
+            from,
+            to,
+            "a segment of the audit spool was deleted: what of it is not in the store is lost"
+        );
+        (self.offset, self.header) = (0, None);
+        let mut progress = self.state.progress();
+        if let Some(gone) = progress.segments.pop_front() {
+            self.state.take_bytes(gone.bytes);
+        }
+        progress.unshipped = progress.segments.iter().map(Segment::records).sum();
     }
 
     /// The oldest segment and up to where it may be read.

@@ -8,7 +8,7 @@ use super::{
     state::Segment,
 };
 use crate::audit::{
-    Content, Entry,
+    Content, Entry, KeptContent,
     chain::{Chain, Link},
     record,
 };
@@ -77,6 +77,12 @@ impl SpoolWriter {
         let content = entry.content.as_deref().map(Content::kept).unwrap_or_default();
         let (link, record) = self.chain.link(|to| record::encode(entry, to));
         segment::push_frame(link, record, content, &mut self.group);
+    }
+
+    /// Adds what is encoded already, and has no content.
+    pub(in crate::audit) fn add_record(&mut self, record: &[u8]) {
+        let (link, record) = self.chain.link(|to| to.extend(record));
+        segment::push_frame(link, record, KeptContent::default(), &mut self.group);
     }
 
     /// The length of the group so far.

@@ -136,6 +136,11 @@ impl Ledger for LeasedLedger {
         }
     }
 
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        // What a lost process served from leases went with it; what this one does has an end here.
+        self.shared.inner.abandon(ids).await
+    }
+
     async fn renew(&self, ids: &[CallId]) -> Result<(), LedgerError> {
         let now = Instant::now();
         let (mut here, mut there) = (HashSet::new(), Vec::new());

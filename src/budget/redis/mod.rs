@@ -43,6 +43,8 @@ const SWEEP: u64 = 16;
 const RENEW_SWEEP: u64 = 256;
 /// A script stops the server, so it is kept short: some 500 ids take less than a millisecond.
 const RENEW_IDS: usize = 500;
+/// The same for ends: each settles a few buckets.
+const ABANDON_IDS: usize = 100;
 /// Above it a double isn't exact.
 const MAX_AMOUNT: u64 = (1 << 53) - 1;
 /// 71 years, as in the scripts.
@@ -231,6 +233,15 @@ impl Ledger for RedisLedger {
     async fn settle(&self, id: CallId, spent: Spent) -> Result<(), LedgerError> {
         if !self.try_settle(id, spent).await? {
             self.health().note_lost();
+        }
+        Ok(())
+    }
+
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        for ids in ids.chunks(ABANDON_IDS) {
+            let mut call = self.call(&self.scripts.abandon, SWEEP);
+            call.words.extend(ids.iter().copied().map(Word::Id));
+            self.run(call).await?;
         }
         Ok(())
     }

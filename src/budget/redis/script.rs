@@ -14,6 +14,7 @@ pub(super) struct Scripts {
     pub(super) reserve: Source,
     pub(super) depart: Source,
     pub(super) settle: Source,
+    pub(super) abandon: Source,
     pub(super) renew: Source,
     pub(super) standings: Source,
 }
@@ -36,6 +37,7 @@ impl Scripts {
             reserve: source(include_str!("reserve.lua")),
             depart: source(include_str!("depart.lua")),
             settle: source(include_str!("settle.lua")),
+            abandon: source(include_str!("abandon.lua")),
             renew: source(include_str!("renew.lua")),
             standings: source(include_str!("standings.lua")),
         }

@@ -1,11 +1,17 @@
 //! Where the record of every call goes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::secret;
+
+/// A gateway may be cut off from the store for so long, and the ends of its calls still count.
+const UNKNOWN_AFTER_S: u64 = 3_600;
 
 /// `[audit]`: where the record of every call goes.
 #[derive(Debug, Clone, Deserialize)]
@@ -40,6 +46,9 @@ pub struct AuditConfig {
     pub checkpoint_key: Option<PathBuf>,
     /// A checkpoint is made after so many rows at the latest.
     pub checkpoint_rows: u64,
+    /// An intent that is without its end for so long is closed as `unknown`; an hour where it is not
+    /// set, or twice the longest call.
+    pub unknown_after_s: Option<u64>,
 }
 
 impl AuditConfig {
@@ -47,6 +56,13 @@ impl AuditConfig {
     #[must_use]
     pub fn spool(&self) -> PathBuf {
         self.spool.clone().unwrap_or_else(|| self.beside("spool"))
+    }
+
+    /// How long an intent may be without its end, where a call takes at most `request_timeout_s`.
+    #[must_use]
+    pub fn unknown_after(&self, request_timeout_s: u64) -> Duration {
+        let usual = UNKNOWN_AFTER_S.max(request_timeout_s.saturating_mul(2));
+        Duration::from_secs(self.unknown_after_s.unwrap_or(usual))
     }
 
     #[must_use]
@@ -100,6 +116,7 @@ impl PartialEq for AuditConfig {
             checkpoints,
             checkpoint_key,
             checkpoint_rows,
+            unknown_after_s,
         } = self;
         *store == other.store
             && *path == other.path
@@ -112,6 +129,7 @@ impl PartialEq for AuditConfig {
             && *checkpoints == other.checkpoints
             && *checkpoint_key == other.checkpoint_key
             && *checkpoint_rows == other.checkpoint_rows
+            && *unknown_after_s == other.unknown_after_s
             && *connect_timeout_ms == other.connect_timeout_ms
             && *statement_timeout_ms == other.statement_timeout_ms
             && secret::same(url.as_ref(), other.url.as_ref())
@@ -137,6 +155,7 @@ impl Default for AuditConfig {
             checkpoints: None,
             checkpoint_key: None,
             checkpoint_rows: 10_000,
+            unknown_after_s: None,
         }
     }
 }

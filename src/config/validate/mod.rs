@@ -38,7 +38,7 @@ pub(super) fn check(config: &Config, found: &mut Findings) {
     catalog::check_claims(config, found);
     budget::check(&config.budget, found);
     redaction::check(&config.redaction, found);
-    service::check_audit(&config.audit, found);
+    service::check_audit(config, found);
     service::check_stream(&config.stream, found);
     service::check_telemetry(&config.telemetry, found);
 }

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{bounds, url, wide};
 use crate::config::{
-    AuditConfig, AuditStore, CheckpointTarget, StreamConfig, TelemetryConfig, findings::Findings,
+    AuditStore, CheckpointTarget, Config, StreamConfig, TelemetryConfig, findings::Findings,
 };
 
 /// Room for two of the spool's files: one that is written to, and one that is shipped.
@@ -16,13 +16,19 @@ const MAX_SPOOL_BYTES: u64 = 1 << 40;
 /// Beyond this no checkpoint would ever be made for the rows' sake.
 const MAX_CHECKPOINT_ROWS: u64 = 1_000_000_000;
 const MAX_RETENTION_DAYS: u64 = 36_500;
+/// How much later than the longest call an intent may be closed as unknown: by then its end is written
+/// and in the store, unless something is wrong.
+const END_GRACE_S: u64 = 60;
+const MAX_UNKNOWN_AFTER_S: u64 = 30 * 86_400;
 /// Nothing that is waited for longer than 10 minutes comes.
 const MAX_TIMEOUT_MS: u64 = 600_000;
 /// What a URL may say beside the place: others would be overlooked, and shown in the log.
 const POSTGRES_PARAMETERS: [&str; 6] =
     ["sslmode", "sslrootcert", "sslcert", "sslkey", "host", "port"];
 
-pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
+pub(super) fn check_audit(config: &Config, found: &mut Findings) {
+    let audit = &config.audit;
+    check_unknown_after(config, found);
     let is_file = audit.path.file_name().is_some() && !audit.path.is_dir();
     found.require(is_file, "audit.path", "is no path of a file; write data/tollgate.db");
     let is_directory = audit.spool.as_ref().is_none_or(|spool| is_place_of_directory(spool));
@@ -67,6 +73,19 @@ pub(super) fn check_audit(audit: &AuditConfig, found: &mut Findings) {
         "audit.url",
         "is missing; write postgres://user:password@host:5432/database, or use store = \"sqlite\"",
     );
+}
+
+/// A call that still runs must not be closed as one that is lost.
+fn check_unknown_after(config: &Config, found: &mut Findings) {
+    let Some(after_s) = config.audit.unknown_after_s else { return };
+    let least = config.server.request_timeout_s.saturating_add(END_GRACE_S);
+    if !(least..=MAX_UNKNOWN_AFTER_S).contains(&after_s) {
+        let message = format!(
+            "must be from {least} (server.request_timeout_s and {END_GRACE_S}) to \
+             {MAX_UNKNOWN_AFTER_S}, not {after_s}"
+        );
+        found.add("audit.unknown_after_s", message);
+    }
 }
 
 /// Is one there, or nothing yet?

@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "audit", include_str!("../../../migrations/postgres/0001_audit.sql")),
     (10, "verify", include_str!("../../../migrations/postgres/0010_verify.sql")),
     (11, "query", include_str!("../../../migrations/postgres/0011_query.sql")),
+    (20, "sweep", include_str!("../../../migrations/postgres/0020_sweep.sql")),
 ];
 const TABLE: &str = "tollgate._sqlx_migrations";
 /// Of gateways that start at once one migrates, and the others wait.

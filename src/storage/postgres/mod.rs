@@ -10,6 +10,7 @@ mod copy;
 mod dead_letter;
 mod error;
 mod migration;
+mod open_intent;
 mod page;
 mod partition;
 mod pool;
@@ -24,6 +25,7 @@ pub use append::PostgresSink;
 pub use chain::PostgresChain;
 use connection::Connector;
 pub use error::PostgresError;
+pub use open_intent::PostgresOpenIntents;
 pub use reader::AuditReader;
 pub use trail::PostgresTrail;
 
@@ -37,6 +39,14 @@ use crate::config::AuditConfig;
 /// [`PostgresError::Url`].
 pub fn sink(config: &AuditConfig) -> Result<PostgresSink, PostgresError> {
     Ok(PostgresSink::new(Connector::new(config)?))
+}
+
+/// The open intents of the database that `[audit]` names. Connects to nothing yet.
+///
+/// # Errors
+/// [`PostgresError::Url`].
+pub fn open_intents(config: &AuditConfig) -> Result<PostgresOpenIntents, PostgresError> {
+    Ok(PostgresOpenIntents::new(Connector::new(config)?))
 }
 
 /// Brings the database up to date, and gives the role of `audit.url` what it needs.

@@ -15,7 +15,7 @@ const GRANTS: &str = "
     GRANT SELECT ON ALL SEQUENCES IN SCHEMA tollgate TO {role};
     GRANT INSERT ON tollgate.audit, tollgate.audit_content, tollgate.audit_closed,
         tollgate.audit_dead_letter TO {role};
-    GRANT EXECUTE ON FUNCTION tollgate.make_partitions TO {role};
+    GRANT EXECUTE ON FUNCTION tollgate.make_partitions, tollgate.mark_swept TO {role};
 ";
 
 /// Gives `role` what a gateway needs. May be done again.

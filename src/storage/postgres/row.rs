@@ -113,6 +113,13 @@ pub(super) fn read(row: &PgRow) -> sqlx::Result<StoredEntry> {
     Ok(StoredEntry::new(row.try_get(0)?, &Record::new(&values(row, 1)?)))
 }
 
+/// The record's encoding, of a row of [`select`].
+pub(super) fn encoded(row: &PgRow) -> sqlx::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    Record::new(&values(row, 1)?).encode(&mut bytes);
+    Ok(bytes)
+}
+
 /// A record's values, from the column `first` on.
 fn values(row: &PgRow, first: usize) -> sqlx::Result<[Value<'_>; FIELDS.len()]> {
     let mut values = [Value::Null; FIELDS.len()];

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "chain", include_str!("../../../migrations/sqlite/0002_chain.sql")),
     (10, "verify", include_str!("../../../migrations/sqlite/0010_verify.sql")),
     (11, "query", include_str!("../../../migrations/sqlite/0011_query.sql")),
+    (20, "sweep", include_str!("../../../migrations/sqlite/0020_sweep.sql")),
 ];
 
 /// Applies what is missing, all or nothing; returns how many that was.

@@ -6,6 +6,7 @@ mod bloom;
 mod chain;
 mod content;
 mod migration;
+mod open_intent;
 mod page;
 mod pool;
 mod reader;
@@ -30,6 +31,7 @@ use tokio::{
 
 pub use append::SqliteSink;
 pub use chain::SqliteChain;
+pub use open_intent::SqliteOpenIntents;
 pub use reader::AuditReader;
 
 /// How long a writer waits for another process's lock.
@@ -83,6 +85,12 @@ pub async fn open(path: &Path) -> Result<SqliteSink, StorageError> {
     let mut connection = connect(path).await?;
     bring_up_to_date(path, &mut connection).await?;
     Ok(SqliteSink::new(connection))
+}
+
+/// The open intents of the database at `path`. Opens nothing yet.
+#[must_use]
+pub fn open_intents(path: &Path) -> SqliteOpenIntents {
+    SqliteOpenIntents::new(path)
 }
 
 /// Makes the database at `path` if it isn't there and brings it up to date.

@@ -1,5 +1,7 @@
 //! What every sink holds to. A new sink gets a [`Fixture`] and one line at the end.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use tollgate::{
     audit::{AuditSink, EntryKind},
@@ -23,6 +25,12 @@ pub trait Fixture: Sized {
 pub struct Sqlite {
     directory: TempDir,
     sink: sqlite::SqliteSink,
+}
+
+impl Sqlite {
+    pub fn path(&self) -> PathBuf {
+        self.directory.file()
+    }
 }
 
 #[async_trait(?Send)]

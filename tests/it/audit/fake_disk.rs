@@ -40,16 +40,19 @@ struct File {
     /// Up to here a sync that failed was to make it durable: the next one takes that for done, though
     /// it is not, unless it is written again.
     thought_clean: usize,
+    /// Up to here it was written again since.
+    rewritten: usize,
 }
 
 impl File {
     /// Made and synced.
     fn new(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), durable: bytes.to_vec(), thought_clean: 0 }
+        Self { bytes: bytes.to_vec(), durable: bytes.to_vec(), thought_clean: 0, rewritten: 0 }
     }
 
     fn sync(&mut self) {
-        let lost = self.durable.len()..self.thought_clean.min(self.bytes.len());
+        let kept = self.durable.len().max(std::mem::take(&mut self.rewritten));
+        let lost = kept..self.thought_clean.min(self.bytes.len());
         let mut bytes = self.bytes.clone();
         if !lost.is_empty() {
             bytes[lost].fill(0);
@@ -295,7 +298,10 @@ impl Disk for FakeDisk {
         let (length, said) = happens(files.fault()?, bytes.len());
         let (file, at) = (files.file(name)?, usize::try_from(at).unwrap());
         assert_eq!(file.bytes[at..at + bytes.len()], *bytes, "what is written is there already");
-        if at <= file.durable.len() && at + length >= file.thought_clean {
+        if at <= file.durable.len().max(file.rewritten) {
+            file.rewritten = file.rewritten.max(at + length);
+        }
+        if file.rewritten >= file.thought_clean {
             file.thought_clean = 0;
         }
         said
@@ -329,7 +335,7 @@ impl Disk for FakeDisk {
                 let length = length.max(file.durable.len()).min(file.bytes.len());
                 file.durable = file.bytes[..length].to_vec();
             }
-            file.thought_clean = file.bytes.len();
+            (file.thought_clean, file.rewritten) = (file.bytes.len(), 0);
         }
         said
     }

@@ -28,7 +28,7 @@ const ONE: QueryLimits =
     QueryLimits { answer: Duration::from_mins(1), wait: Duration::from_millis(50), at_once: 1 };
 /// Questions that wait for a lock or work, of the gateway's role.
 const ASKING: &str = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' \
-    AND usename LIKE '%_gateway' AND datname = current_database() AND query LIKE 'SELECT seq%'";
+    AND usename LIKE '%_gateway' AND datname = current_database() AND query LIKE '%ORDER BY time_micros%'";
 
 async fn page(trail: &dyn AuditQuery) -> Result<usize, QueryError> {
     let mut filter = Filter::default();

@@ -240,6 +240,32 @@ fn damage_that_comes_later_is_kept_aside_too() {
 }
 
 #[test]
+fn what_is_behind_a_segment_that_was_deleted_does_not_wait_for_it() {
+    for which in [0, 1] {
+        let directory = TempDir::new();
+        let Spool { mut writer, mut reader, state } = open(directory.path());
+        let ids = write(&mut writer, 30);
+        state.sync().unwrap();
+        let segments = names(directory.path());
+        let segments: Vec<_> = segments.iter().filter(|it| it.ends_with(".segment")).collect();
+        if which == 0 {
+            assert!(reader.read().unwrap() > 0, "it was read, and not acknowledged");
+        }
+        std::fs::remove_file(directory.path().join(segments[which])).unwrap();
+        let read = read_all(&mut reader);
+        assert!(read.len() > 10 && read.len() < 30, "{} of 30", read.len());
+        assert_eq!(read.last(), ids.last());
+        assert_eq!(state.unshipped(), 0);
+        let more = write(&mut writer, 3);
+        state.sync().unwrap();
+        assert_eq!(read_all(&mut reader), more);
+        writer.close().unwrap();
+        reader.remove_finished().unwrap();
+        assert_eq!(state.bytes(), 0, "nothing is counted that is not there");
+    }
+}
+
+#[test]
 fn a_damaged_head_starts_a_chain_of_its_own_and_says_so() {
     let disk = Arc::new(FakeDisk::default());
     let Spool { mut writer, mut reader, .. } = Spool::open(disk.clone(), SETTINGS).unwrap();

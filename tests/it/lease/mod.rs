@@ -77,6 +77,11 @@ impl Ledger for Remote {
         self.store.settle(id, spent).await
     }
 
+    async fn abandon(&self, ids: &[CallId]) -> Result<(), LedgerError> {
+        self.trip().await?;
+        self.store.abandon(ids).await
+    }
+
     async fn renew(&self, ids: &[CallId]) -> Result<(), LedgerError> {
         self.trip().await?;
         self.store.renew(ids).await

@@ -257,6 +257,23 @@ pub(super) async fn a_reservation_that_nobody_renews_is_charged_if_its_call_had_
     assert!(store.ledger().depart(stayed).await.is_err(), "it must not leave now");
 }
 
+pub(super) async fn a_lost_call_is_charged_at_once_if_it_had_left(store: impl Store) {
+    let charges = [requests("m", 2), usd_per_day(100, 40), slots("m", 3)];
+    let (left, stayed) = (take(&store, &charges).await, take(&store, &charges).await);
+    store.ledger().depart(left).await.expect("departed");
+    // Again does nothing, and so do strangers' ids: many, as scripts take few at a time.
+    let mut lost = vec![left, stayed];
+    lost.extend((0..250).map(|_| CallId::generate()));
+    for _ in 0..2 {
+        store.ledger().abandon(&lost).await.expect("ended");
+    }
+    let day = standing(&store, &charges[1]).await;
+    assert_eq!((day.used, day.reserved), (40, 0));
+    assert_eq!(standing(&store, &charges[2]).await.remaining, 3, "slots are free again");
+    settle(&store, left, actual(0, 0)).await;
+    assert_eq!(standing(&store, &charges[1]).await.used, 40, "its end comes too late");
+}
+
 pub(super) async fn a_reservation_that_is_renewed_goes_on(store: impl Store) {
     let charges = [slots("m", 1)];
     let id = take(&store, &charges).await;

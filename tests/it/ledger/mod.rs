@@ -158,6 +158,7 @@ macro_rules! contracts {
             a_refund_gives_back_nothing_of_those_that_came_later
             one_id_is_reserved_once_whatever_its_buckets
             a_reservation_that_nobody_renews_is_charged_if_its_call_had_left
+            a_lost_call_is_charged_at_once_if_it_had_left
             a_reservation_that_is_renewed_goes_on
             buckets_are_apart_by_scope_and_limit
             no_race_overspends

@@ -98,6 +98,10 @@ impl Ledger for Away {
         Err(away())
     }
 
+    async fn abandon(&self, _: &[CallId]) -> Result<(), LedgerError> {
+        Err(away())
+    }
+
     async fn renew(&self, _: &[CallId]) -> Result<(), LedgerError> {
         Err(away())
     }

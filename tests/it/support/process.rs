@@ -40,15 +40,32 @@ impl Process {
         let dir = std::env::temp_dir().join(format!("tollgate-bin-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&dir).expect("a directory for the test");
         let arguments = arguments(&dir);
-        let process = Self { child: spawn(&dir, &arguments), dir, arguments };
+        let process = Self { child: spawn(&dir, &arguments, None), dir, arguments };
         process.until_logged("listening").await;
         process
     }
 
     /// Starts it once more, after its end, on new ports and with new logs.
     pub async fn restart(&mut self) {
-        self.child = spawn(&self.dir, &self.arguments);
+        self.child = spawn(&self.dir, &self.arguments, None);
         self.until_logged("listening").await;
+    }
+
+    /// The same, and it is to end at a fail point (`mid_ship:3`). False if it did so before it
+    /// listened.
+    pub async fn restart_armed(&mut self, fail_point: &str) -> bool {
+        self.child = spawn(&self.dir, &self.arguments, Some(fail_point));
+        let mut has_ended = false;
+        eventually(PATIENCE, async || {
+            has_ended = self.child.try_wait().expect("it is our child").is_some();
+            has_ended || self.log().contains("listening")
+        })
+        .await;
+        !has_ended
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
     }
 
     /// `tollgate dev` on free ports, and the token that it prints.
@@ -157,10 +174,11 @@ impl Process {
     }
 }
 
-fn spawn(dir: &Path, arguments: &[String]) -> Child {
+fn spawn(dir: &Path, arguments: &[String], fail_point: Option<&str>) -> Child {
     let file = |name: &str| Stdio::from(File::create(dir.join(name)).expect("a file"));
     Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(arguments)
+        .envs(fail_point.map(|point| ("TOLLGATE_FAIL_POINT", point)))
         .stdin(Stdio::null())
         .stdout(file("out"))
         .stderr(file("log"))

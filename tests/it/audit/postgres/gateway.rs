@@ -42,7 +42,8 @@ async fn it_starts_while_the_database_is_away_and_ships_when_it_is_back() {
     }
     assert_eq!(admin.get("/readyz").send().await.status, 200, "calls go on: it is ready");
     eventually(PATIENCE, async || metrics().await.contains("\ntollgate_audit_store_up 0\n")).await;
-    assert!(metrics().await.contains("\ntollgate_audit_unshipped_entries 6\n"));
+    let waiting = "\ntollgate_audit_unshipped_entries 6\n";
+    eventually(PATIENCE, async || metrics().await.contains(waiting)).await;
 
     proxy.set(Network::Works);
     eventually(PATIENCE, async || {

@@ -14,7 +14,7 @@ const ROWS: &str = "SELECT count(*) FROM tollgate.audit";
 #[tokio::test]
 async fn opening_again_keeps_what_is_there_and_migrates_once() {
     let postgres = Postgres::start().await;
-    assert_eq!(postgres::migrate(&postgres.config).await.unwrap(), 3);
+    assert_eq!(postgres::migrate(&postgres.config).await.unwrap(), 4);
     assert_eq!(postgres::migrate(&postgres.config).await.unwrap(), 0);
     for _ in 0..2 {
         let sink = postgres::sink(&postgres.config).unwrap();
@@ -28,7 +28,7 @@ async fn gateways_that_start_at_once_migrate_once() {
     let postgres = Postgres::start().await;
     let migrated = join_all((0..5).map(|_| postgres::migrate(&postgres.config))).await;
     let applied: usize = migrated.into_iter().map(Result::unwrap).sum();
-    assert_eq!(applied, 3);
+    assert_eq!(applied, 4);
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ async fn the_gateways_role_adds_rows_reads_them_and_nothing_else() {
         "DELETE FROM tollgate.audit_dead_letter",
         "UPDATE tollgate.audit_content SET text = ''",
         "DELETE FROM tollgate.audit_content",
+        "UPDATE tollgate.audit_swept SET seq = 0",
         "TRUNCATE tollgate.audit",
         "DROP TABLE tollgate.audit",
         "DROP SCHEMA tollgate CASCADE",
@@ -72,6 +73,12 @@ async fn its_calls_of_the_owners_functions_can_do_no_harm() {
     let made: i64 = sqlx::query_scalar(made).fetch_one(&mut gateway).await.unwrap();
     assert_eq!(made, 0);
     assert_eq!(postgres.number(tables).await, before);
+    // Beyond the last row, there, and back.
+    for (upto, swept) in [(2, 0), (1, 1), (0, 1)] {
+        let mark = sqlx::query("SELECT tollgate.mark_swept($1)").bind(upto);
+        mark.execute(&mut gateway).await.unwrap();
+        assert_eq!(postgres.number("SELECT seq FROM tollgate.audit_swept").await, swept);
+    }
 }
 
 #[tokio::test]

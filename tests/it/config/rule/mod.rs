@@ -50,6 +50,7 @@ fn numbers_have_bounds() {
         ("budget", "replicas", "1001"),
         ("audit", "spool_limit_bytes", "16777215"),
         ("audit", "checkpoint_rows", "0"),
+        ("audit", "unknown_after_s", "659"),
         ("audit", "connect_timeout_ms", "99"),
         ("audit", "statement_timeout_ms", "600001"),
         ("stream", "replay_ttl_s", "0"),
