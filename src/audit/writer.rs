@@ -26,6 +26,10 @@ const GROUP_ENTRIES: usize = 512;
 const GROUP_BYTES: usize = 1 << 20;
 /// How often the thread lets others run before it writes what they have given it.
 const GATHER_TURNS: u32 = 4;
+/// A group of so many says that there is load. Then the next one is written no sooner than this after
+/// it: a write and its wakes cost what many entries do, and a call takes a thousand times as long.
+const LOAD_ENTRIES: usize = 4;
+const LOAD_PACE: Duration = Duration::from_micros(500);
 /// The pause after a group that failed; doubled with each further one up to the most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -70,6 +74,8 @@ pub(super) struct Writer {
     waiters: Vec<Option<Waiter>>,
     /// How many of them the spool's group holds already.
     encoded: usize,
+    /// When the last group was written, if there was load.
+    paced_from: Option<std::time::Instant>,
     flushes: Vec<oneshot::Sender<u64>>,
 }
 
@@ -83,8 +89,18 @@ impl Writer {
     ) -> io::Result<()> {
         let (entries, waiters, flushes) = (Vec::new(), Vec::new(), Vec::new());
         let clean = CleanCallers::default();
-        let writer =
-            Self { spool, redactor, clean, queue, shared, entries, waiters, encoded: 0, flushes };
+        let writer = Self {
+            spool,
+            redactor,
+            clean,
+            queue,
+            shared,
+            entries,
+            waiters,
+            encoded: 0,
+            paced_from: None,
+            flushes,
+        };
         let thread = thread::Builder::new().name("audit-spool".to_owned());
         thread.spawn(move || writer.run()).map(drop)
     }
@@ -108,20 +124,30 @@ impl Writer {
         }
     }
 
-    /// Lets the threads that are ready run, as long as that brings entries: a write and a wake cost
-    /// more than an entry does.
+    /// Under load waits for what comes within the pace. Else it lets the threads that are ready run, as
+    /// long as that brings entries: a write and a wake cost more than an entry does.
     fn gather(&mut self, inbox: &mut Vec<Message>) {
+        if let Some(from) = self.paced_from {
+            while let Some(left) = LOAD_PACE.checked_sub(from.elapsed()) {
+                thread::park_timeout(left);
+            }
+            return self.take_what_is_there(inbox);
+        }
         for _ in 0..GATHER_TURNS {
             let had = inbox.len();
             thread::yield_now();
-            while inbox.len() < GROUP_ENTRIES
-                && let Ok(message) = self.queue.try_recv()
-            {
-                inbox.push(message);
-            }
+            self.take_what_is_there(inbox);
             if inbox.len() == had {
                 return;
             }
+        }
+    }
+
+    fn take_what_is_there(&mut self, inbox: &mut Vec<Message>) {
+        while inbox.len() < GROUP_ENTRIES
+            && let Ok(message) = self.queue.try_recv()
+        {
+            inbox.push(message);
         }
     }
 
@@ -226,6 +252,7 @@ impl Writer {
             tracing::info!("the audit spool can be written again");
         }
         let written = self.entries.len();
+        self.paced_from = (written >= LOAD_ENTRIES).then(std::time::Instant::now);
         self.encoded = 0;
         let mut ends = Vec::new();
         for (item, waiter) in self.entries.drain(..).zip(self.waiters.drain(..)) {
