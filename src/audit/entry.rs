@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Content, ContentDigest, clean::CleanCallers};
+use super::{Content, ContentDigest, clean::Clean};
 use crate::{
     domain::{CallId, Caller, Capability, MicroUsd, StreamId, Usage, UsageSource},
     redact::{Depth, LiveRedactor, Redactor},
@@ -175,12 +175,13 @@ impl Entry {
     }
 
     /// Takes the secrets out of all that a stranger may have said.
-    pub(super) fn redact(&mut self, redactor: &LiveRedactor, clean: &mut CleanCallers) {
+    pub(super) fn redact(&mut self, redactor: &LiveRedactor, clean: &mut Clean) {
         let Some(redactor) = redactor.now() else { return };
+        clean.renew(&redactor);
         // Names and ids have a shape, which the contextual rules would read too much into.
         let Self { provider, provider_model, finish_reason, tool, .. } = self;
         for name in [provider, provider_model, finish_reason, tool].into_iter().flatten() {
-            redactor.redact_in_place(name, Depth::Formats);
+            clean.redact_name(name, Depth::Formats, &redactor);
         }
         if let Some(detail) = &mut self.detail {
             redactor.redact_in_place(detail, Depth::Complete);
@@ -192,15 +193,15 @@ impl Entry {
             redactor.redact_in_place(id, Depth::Formats);
         }
         if let Some(model) = &mut self.model {
-            redactor.redact_in_place(model, Depth::Complete);
+            clean.redact_name(model, Depth::Complete, &redactor);
         }
         if let Some(caller) = &mut self.caller
-            && !clean.knows(caller, &redactor)
+            && !clean.knows(caller)
         {
             if says_a_secret(caller, &redactor) {
                 redact_caller(Arc::make_mut(caller), &redactor);
             } else {
-                clean.remember(caller, &redactor);
+                clean.remember(caller);
             }
         }
     }

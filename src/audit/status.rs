@@ -7,7 +7,7 @@ use super::{Audit, CheckpointStatus, Shared};
 /// How the audit trail is doing, for readiness and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditStatus {
-    /// Is the spool being written and synced, and does neither take longer than [`WRITE_DEADLINE`]?
+    /// Is the spool being written and synced, and does neither take longer than [`super::WRITE_DEADLINE`]?
     pub is_spool_up: bool,
     /// Has the spool as much as it may have? No intent is taken then.
     pub is_spool_full: bool,

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Entry, EntryKind, Shared, WRITE_DEADLINE,
-    clean::CleanCallers,
+    clean::Clean,
     spool::{Room, SpoolWriter},
 };
 use crate::{domain::Kind, fail_point::FailPoint, redact::LiveRedactor};
@@ -66,7 +66,7 @@ struct Waiter {
 pub(super) struct Writer {
     spool: SpoolWriter,
     redactor: LiveRedactor,
-    clean: CleanCallers,
+    clean: Clean,
     queue: mpsc::Receiver<Message>,
     shared: Arc<Shared>,
     /// What is to be written next, and who waits for which of it (the same length).
@@ -88,7 +88,7 @@ impl Writer {
         shared: Arc<Shared>,
     ) -> io::Result<()> {
         let (entries, waiters, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        let clean = CleanCallers::default();
+        let clean = Clean::default();
         let writer = Self {
             spool,
             redactor,

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::task::TaskTracker;
 use tollgate::{
     audit::{Audit, Entry, EntryKind, spool::Spool},
-    config::RedactionConfig,
+    config::{OwnRuleConfig, RedactionConfig},
     domain::Caller,
     redact::{LiveRedactor, Redactor},
-    storage::sqlite,
+    storage::sqlite::{self, AuditReader},
 };
 
 use super::{
@@ -87,4 +87,54 @@ async fn no_text_of_an_entry_is_written_with_a_secret() {
     // Short, and often there: a text may be cut in two where a page of the file ends.
     assert!(memchr::memmem::find_iter(&bytes, b"[REDACTED:").count() > 10);
     drop(sink);
+}
+
+#[tokio::test]
+async fn what_was_clean_is_looked_through_again_when_there_are_other_rules() {
+    let dir = TempDir::new();
+    let sink = Arc::new(sqlite::open(&dir.file()).await.unwrap());
+    let spool = Spool::open(Arc::new(FakeDisk::default()), SETTINGS).unwrap();
+    let (redactor, tasks) = (live(), TaskTracker::new());
+    let audit = Audit::start(spool, sink, redactor.clone(), &tasks).unwrap();
+    let name = "acme_012345678901".to_owned();
+    let caller = Arc::new(Caller { subject: name.clone(), ..(*caller()).clone() });
+    let call = || Entry {
+        caller: Some(Arc::clone(&caller)),
+        model: Some(name.clone()),
+        provider: Some(name.clone()),
+        ..intent()
+    };
+    // Twice, as it is the second time that nothing is looked at.
+    for _ in 0..2 {
+        audit.intent(call()).await.unwrap();
+    }
+    let rule = OwnRuleConfig {
+        name: "acme-key".to_owned(),
+        prefixes: vec!["acme_".to_owned()],
+        pattern: "acme_[0-9]{12}".to_owned(),
+        max: None,
+        boundary: true,
+        needs: Vec::new(),
+        entropy: None,
+        allow: Vec::new(),
+        source: None,
+    };
+    let config = RedactionConfig { rules: vec![rule], ..RedactionConfig::default() };
+    redactor.set(Arc::new(Redactor::new(&config).unwrap()));
+    for _ in 0..2 {
+        audit.intent(call()).await.unwrap();
+    }
+    audit.flush(LONG).await.unwrap();
+    audit.shutdown(LONG).await.unwrap();
+
+    let mut reader = AuditReader::open(&dir.file()).await.unwrap();
+    let rows = reader.after(0).await.unwrap();
+    assert_eq!(rows.len(), 4);
+    for (at, row) in rows.iter().enumerate() {
+        for text in [&row.subject, &row.model, &row.provider] {
+            let text = text.as_deref().unwrap();
+            let is_redacted = text.starts_with("[REDACTED:acme-key:");
+            assert_eq!((is_redacted, text == name), (at >= 2, at < 2), "{at}: {text}");
+        }
+    }
 }
